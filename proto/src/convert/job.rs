@@ -62,6 +62,8 @@ fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
         surge: rollout.surge,
         canaries: rollout.canaries,
         canaries_healthy_ms: rollout.canaries_healthy_ms,
+        disruptions: rollout.disruptions,
+        skipped: rollout.skipped,
     }
 }
 

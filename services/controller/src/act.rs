@@ -144,7 +144,9 @@ impl ActionExecutor {
                 self.rollout_canaries(job, revision, health).await
             }
             ControllerAction::RolloutPromote(job, revision) => self.rollout_promote(job, revision).await,
-            ControllerAction::RolloutDone(job, revision) => self.rollout_done(job, revision).await,
+            ControllerAction::RolloutDone(job, revision, skipped) => {
+                self.rollout_done(job, revision, skipped).await
+            }
             ControllerAction::RolloutFail(job, revision, failure) => {
                 self.rollout_fail(job, revision, failure).await
             }
@@ -255,9 +257,9 @@ impl ActionExecutor {
         self.writer.change("rollout_promote", promote).await
     }
 
-    async fn rollout_done(&self, job: JobId, revision: u64) -> StoreResult<()> {
+    async fn rollout_done(&self, job: JobId, revision: u64, skipped: u32) -> StoreResult<()> {
         let done = |tx: Transaction, mut changes: ChangeSet| async move {
-            Ok((rollout_done(&tx, &mut changes, job, revision).await?, changes))
+            Ok((rollout_done(&tx, &mut changes, job, revision, skipped).await?, changes))
         };
         self.writer.change("rollout_done", done).await
     }

@@ -1,13 +1,13 @@
 //! The disruption budget of a job: how many of its healthy tasks may be ended by choice now, whatever the cause.
 //!
-//! Rollouts, drains, taints and evictions ask here. A task of the owner that is away uses budget, whatever it is away
+//! Rollouts, drains and taints ask here, and the scheduler for evictions. A task of the owner that is away uses budget, whatever it is away
 //! for. A task that keeps failing does not: nobody knows when it will serve, so it would hold up a drain for ever. A
 //! healthy task that surges gives one back.
 
 use std::collections::BTreeSet;
 
 use crate::id::{Incarnation, TaskId};
-use crate::job::{JobKind, JobRow, JobSpec, RolloutState};
+use crate::job::{JobKind, JobRow, JobSpec, RolloutState, UpdateSpec};
 use crate::task::{TaskRow, TaskState};
 
 /// The most tasks of a job of which a transaction reads all rows before it ends healthy attempts. For a larger job that
@@ -22,8 +22,6 @@ pub enum DisruptionCause {
     /// A drain, or a taint that drives attempts away. A job that says nothing lets a quarter of its tasks be away. One
     /// that was never placed is not away: no move has taken it.
     Move,
-    /// An eviction for a task of higher priority, counted as a move.
-    Eviction,
 }
 
 /// The rules by which a job lets tasks be away.
@@ -125,17 +123,42 @@ pub(crate) fn away_max(spec: &JobSpec, count: u32, surge: u32, cause: Disruption
         || spec.surge(count) > 0
         || spec.canaries(count) > 0;
     match cause {
-        DisruptionCause::Eviction => spec
-            .preemption
-            .and_then(|preemption| preemption.down_max)
-            .unwrap_or_else(|| moved_max(says, said, count)),
-        DisruptionCause::Move => moved_max(says, said, count),
-        DisruptionCause::Rollout => said,
+        DisruptionCause::Move if !says => (count / 4).max(1),
+        DisruptionCause::Move | DisruptionCause::Rollout => said,
     }
 }
 
-fn moved_max(says: bool, said: u32, count: u32) -> u32 {
-    if says { said } else { (count / 4).max(1) }
+/// How many tasks of a job evictions should leave without a place. The scheduler exceeds it only if no other victims
+/// suffice: a higher priority needs the room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EvictionBudget {
+    /// The job's own bound for evictions.
+    down_max: Option<u32>,
+    /// The bound of a service for every cause.
+    unavailable_max: Option<u32>,
+    unavailable_percent_max: Option<u32>,
+}
+
+impl EvictionBudget {
+    /// The budget of a job with this spec.
+    pub fn of(spec: &JobSpec) -> Self {
+        let serves = spec.kind == JobKind::Service && !spec.is_gang();
+        let update = spec.update.filter(|_| serves).unwrap_or_default();
+        Self {
+            down_max: spec.preemption.and_then(|preemption| preemption.down_max),
+            unavailable_max: update.unavailable_max,
+            unavailable_percent_max: update.unavailable_percent_max,
+        }
+    }
+
+    /// How many of `count` tasks may be without a place; `None`: any number.
+    pub fn down_max(self, count: u32) -> Option<u32> {
+        let says = self.unavailable_max.is_some() || self.unavailable_percent_max.is_some();
+        let Self { unavailable_max, unavailable_percent_max, .. } = self;
+        let update = UpdateSpec { unavailable_max, unavailable_percent_max, ..UpdateSpec::default() };
+        // An eviction waits for no task that surges.
+        self.down_max.or_else(|| says.then(|| update.unavailable(count, 0)))
+    }
 }
 
 /// How many healthy tasks may be ended while `available` tasks are not away, and those that surge serve beside them.
@@ -199,7 +222,7 @@ impl BudgetUse {
         let is_hopeless = budget.surge > 0 && self.surge_failing >= budget.surge;
         match budget.cause {
             DisruptionCause::Move if is_hopeless => budget.away_max.max(1),
-            DisruptionCause::Move | DisruptionCause::Rollout | DisruptionCause::Eviction => budget.away_max,
+            DisruptionCause::Move | DisruptionCause::Rollout => budget.away_max,
         }
     }
 

@@ -41,6 +41,8 @@ pub struct RolloutRules {
     pub canaries: u32,
     /// Whether they promote the version themselves.
     pub auto_promote: bool,
+    /// How many more healthy tasks of the owner it may end; `None`: no limit.
+    pub disruptions_left: Option<u32>,
     /// Whether the tasks run only together, so that all are replaced at once.
     pub together: bool,
     /// Whether it ends no attempt, and only waits for those of earlier versions: the job is batch work.
@@ -62,6 +64,7 @@ impl RolloutRules {
             on_failure: update.on_failure,
             canaries: rollout.canaries,
             auto_promote: update.auto_promote,
+            disruptions_left: update.disruptions_max.map(|most| most.saturating_sub(rollout.disruptions)),
             together: spec.is_gang(),
             waits: spec.kind == JobKind::Batch,
         }
@@ -209,8 +212,10 @@ pub struct RolloutView {
     settled: u32,
     /// Tasks that surge and do not wait for a node.
     surging: u32,
-    /// Whether a stale attempt has not ended yet.
+    /// Whether a stale attempt has not ended yet, besides healthy ones of the owner.
     stale: bool,
+    /// Healthy stale attempts of the owner.
+    stale_healthy: u32,
     /// Stale attempts that serve nobody, and those that are healthy.
     idle: Vec<(TaskId, Incarnation)>,
     healthy: Vec<(TaskId, Incarnation)>,
@@ -238,8 +243,10 @@ pub enum RolloutStep {
     Canaries(CanaryHealth),
     /// The canaries are healthy, and promote the version.
     Promote,
-    /// Every task has a healthy attempt of the version in force.
-    Done,
+    /// Every task has a healthy attempt of the version in force, except so many that it may not end any more.
+    Done {
+        skipped: u32,
+    },
     Fail(RolloutFailure),
 }
 
@@ -274,7 +281,9 @@ impl RolloutView {
             }
             _ if rules.waits && is_earlier => self.stale = true,
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
-                self.stale = true;
+                let may_stay = is_healthy && owned > 0;
+                self.stale |= !may_stay;
+                self.stale_healthy = self.stale_healthy.saturating_add(u32::from(may_stay));
                 self.available = self.available.saturating_add(u32::from(is_healthy));
                 let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
                 if found.len() < REPLACED_MAX {
@@ -331,7 +340,12 @@ impl RolloutView {
             return RolloutStep::Wait { due_ms: None };
         }
         if rules.waits {
-            return if self.stale { RolloutStep::Wait { due_ms: None } } else { RolloutStep::Done };
+            let is_stale = self.stale || self.stale_healthy > 0;
+            return if is_stale {
+                RolloutStep::Wait { due_ms: None }
+            } else {
+                RolloutStep::Done { skipped: 0 }
+            };
         }
         if let Some((index, failures)) = self.failing.filter(|(_, failures)| *failures > rules.failures_max) {
             return RolloutStep::Fail(RolloutFailure::TaskFails { index, failures });
@@ -339,8 +353,10 @@ impl RolloutView {
         if let Some(step) = self.canary_step(rollout, rules) {
             return step;
         }
-        if rules.canaries == 0 && !self.stale && self.settled >= rules.count {
-            return RolloutStep::Done;
+        let skipped = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
+        let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == skipped;
+        if rules.canaries == 0 && !self.stale && is_settled {
+            return RolloutStep::Done { skipped };
         }
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
@@ -353,7 +369,15 @@ impl RolloutView {
         let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };
         let healthy = if rules.together { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
         let mut replaced = std::mem::take(&mut self.idle);
-        replaced.extend(self.healthy.drain(..).take(healthy));
+        let mut owned_left = rules.disruptions_left.unwrap_or(u32::MAX);
+        // Nobody misses what surges.
+        let may_end = |(task, _): &(TaskId, Incarnation)| {
+            let is_owned = task.index < rules.count;
+            let is_left = !is_owned || owned_left > 0;
+            owned_left = owned_left.saturating_sub(u32::from(is_owned));
+            is_left
+        };
+        replaced.extend(self.healthy.drain(..).filter(may_end).take(healthy));
         replaced.truncate(REPLACED_MAX);
         if replaced.is_empty() {
             let due_ms = self.due_ms.map_or(end_ms, |due_ms| due_ms.min(end_ms));

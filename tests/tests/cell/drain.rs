@@ -191,3 +191,24 @@ async fn a_task_that_fails_for_ever_does_not_hold_up_a_drain() {
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }
+
+/// The further task takes the only room that there is. It serves, so the drain goes on, and the other one waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_with_room_for_one_more_task_leaves_the_one_that_surges() {
+    let cell = narrow().await;
+    let file = wide("web", "").replace("task:", "update: {surge_max: 1, healthy_after: 0s}\ntask:");
+    cell.run("web.yaml", &file).await;
+    let before = cell.tasks("web").await.remove(0);
+    let ran = cell.borough(&["node", "drain", &before.node, "--timeout", "8s"]).await.ended(7);
+    let empty = format!("{} is empty: 1 task not running elsewhere yet", before.node);
+    assert!(ran.stderr.contains(&empty), "{}", ran.stderr);
+    let surges = |tasks: &[Task]| tasks.len() == 2 && is_running(&tasks[1]) && tasks[1].node != before.node;
+    let tasks = cell.tasks_until("web", "one that surges", surges).await;
+    assert_eq!(tasks[0].state(), TaskState::Pending, "{tasks:?}");
+    cell.borough(&["node", "uncordon", &before.node]).await.ended(0);
+    let over = |tasks: &[Task]| is_running(&tasks[0]) && tasks[1].state() == TaskState::Dead;
+    let after = cell.tasks_until("web", "the end of what surges", over).await.remove(0);
+    assert_eq!((after.node, after.incarnation), (before.node, before.incarnation + 1));
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}

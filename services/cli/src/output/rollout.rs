@@ -23,6 +23,15 @@ fn is_live(job_state: &str) -> bool {
     matches!(job_state, "waiting" | "running")
 }
 
+/// That a rollout has left so many tasks alone, since it could end no more healthy ones.
+pub(crate) fn skipped_text(tasks: u32) -> String {
+    let (keeps, it, begins) = if tasks == 1 { ("keeps", "it", "begins") } else { ("keep", "they", "begin") };
+    let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
+    format!(
+        "{tasks} skipped by `update.disruptions_max` {keeps} the earlier version until {it} {begins} again"
+    )
+}
+
 /// That so many tasks are to surge and have no node.
 pub(crate) fn surge_waits_text(tasks: u32) -> String {
     let wait = if tasks == 1 { "waits" } else { "wait" };
@@ -67,6 +76,10 @@ pub(crate) struct RolloutOutput {
     pub(crate) canaries_healthy_ms: Option<i64>,
     /// Those of them that wait for a node; null: not known.
     pub(crate) surge_unplaced: Option<u32>,
+    /// Healthy tasks of the job's own that it has ended.
+    pub(crate) disruptions: u32,
+    /// Tasks that kept an earlier version when it was done: it could end no more healthy ones.
+    pub(crate) skipped: u32,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -85,6 +98,8 @@ impl From<v1::Rollout> for RolloutOutput {
             healthy: rollout.progress.map(|progress| progress.healthy),
             surge: rollout.surge,
             canaries: rollout.canaries,
+            disruptions: rollout.disruptions,
+            skipped: rollout.skipped,
             canaries_healthy_ms: Some(rollout.canaries_healthy_ms).filter(|at_ms| *at_ms > 0),
             surge_unplaced: rollout
                 .progress
@@ -141,6 +156,9 @@ impl RolloutOutput {
             (None, None) => {}
         }
         text.push_str(&format!(", {}", self.state_word(job_state)));
+        if self.skipped > 0 && is_live(job_state) {
+            text.push_str(&format!("; {}", self.skipped_text()));
+        }
         if let Some(canaries) = self.canaries_text().filter(|_| is_live(job_state)) {
             text.push_str(&format!("; {canaries}"));
         }
@@ -159,6 +177,11 @@ impl RolloutOutput {
             text.push_str(&format!("; version {reverts} failed{why}"));
         }
         text
+    }
+
+    /// Which tasks it has left alone, and why.
+    fn skipped_text(&self) -> String {
+        skipped_text(self.skipped)
     }
 
     /// What its canaries wait for; `None`: it has none.
@@ -237,6 +260,7 @@ impl RolloutStatusView {
                 if is_over { String::new() } else { self.rollout.canaries_text().unwrap_or_default() },
             ),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
+            ("skipped", if rollout.skipped > 0 { rollout.skipped_text() } else { String::new() }),
             ("batch", batch.to_owned()),
             ("earlier", versions),
         ];

@@ -1,7 +1,7 @@
 //! The disruption budget: what uses it, and that no order of rollout steps and moves exceeds it or waits for ever.
 
 use borough_model::disruption::{
-    BudgetUse, DisruptionBudget, DisruptionCause, TaskPresence, attempts_within,
+    BudgetUse, DisruptionBudget, DisruptionCause, EvictionBudget, TaskPresence, attempts_within,
 };
 use borough_model::job::{
     JobKind, JobMoves, JobRow, JobSpec, PreemptionSpec, Rollout, RolloutState, UpdateSpec,
@@ -13,8 +13,7 @@ use proptest::prelude::*;
 use crate::rollout::{HEALTHY_AFTER_MS, begun, begun_with_canaries, job, set, task};
 use crate::sample::{NOW, spec};
 
-const CAUSES: [DisruptionCause; 3] =
-    [DisruptionCause::Rollout, DisruptionCause::Move, DisruptionCause::Eviction];
+const CAUSES: [DisruptionCause; 2] = [DisruptionCause::Rollout, DisruptionCause::Move];
 
 fn healthy(index: u32, version: u32) -> TaskRow {
     task(index, version, TaskState::Running, Some(NOW - 60_000))
@@ -38,15 +37,18 @@ fn move_left(spec: &JobSpec, row: &JobRow, tasks: &[TaskRow]) -> u32 {
 fn a_job_that_says_nothing_lets_one_task_be_away_for_a_rollout_and_a_quarter_for_moves() {
     let (row, mut spec) = job(12, UpdateSpec::default());
     let most = |spec: &JobSpec| CAUSES.map(|cause| DisruptionBudget::of(spec, &row, cause).away_max);
-    assert_eq!(most(&spec), [1, 3, 3]);
+    let evicted = |spec: &JobSpec| EvictionBudget::of(spec).down_max(12);
+    assert_eq!((most(&spec), evicted(&spec)), ([1, 3], None));
     spec.update = None;
-    assert_eq!(most(&spec), [1, 3, 3]);
+    assert_eq!((most(&spec), evicted(&spec)), ([1, 3], None));
     spec.update = Some(UpdateSpec { unavailable_max: Some(2), ..UpdateSpec::default() });
-    assert_eq!(most(&spec), [2, 2, 2], "one bound for every cause");
+    assert_eq!((most(&spec), evicted(&spec)), ([2, 2], Some(2)), "one bound for every cause");
     spec.update = Some(UpdateSpec { unavailable_percent_max: Some(7), ..UpdateSpec::default() });
-    assert_eq!(most(&spec), [1, 1, 1], "what rounds to none lets one be away");
+    assert_eq!((most(&spec), evicted(&spec)), ([1, 1], Some(1)), "what rounds to none lets one be away");
+    let batch = JobSpec { kind: JobKind::Batch, ..spec.clone() };
+    assert_eq!(evicted(&batch), None, "it serves nobody");
     spec.preemption = Some(PreemptionSpec { down_max: Some(0), ..PreemptionSpec::default() });
-    assert_eq!(most(&spec), [1, 1, 0], "evictions may have a bound of their own");
+    assert_eq!((most(&spec), evicted(&spec)), ([1, 1], Some(0)), "evictions may have a bound of their own");
 }
 
 #[test]
@@ -58,18 +60,18 @@ fn whatever_takes_a_task_away_uses_budget_and_one_that_keeps_failing_does_not() 
         tasks[0] = first;
         CAUSES.map(|cause| left(&spec, &row, cause, &tasks))
     };
-    assert_eq!(with(healthy(0, 1)), [2, 2, 2]);
+    assert_eq!(with(healthy(0, 1)), [2, 2]);
     for state in TaskState::ALL.into_iter().filter(|state| *state != TaskState::Dead) {
-        assert_eq!(with(task(0, 1, state, None)), [1, 1, 1], "{state:?}");
+        assert_eq!(with(task(0, 1, state, None)), [1, 1], "{state:?}");
     }
-    assert_eq!(with(task(0, 1, TaskState::Dead, None)), [2, 2, 2], "nothing begins it again");
-    assert_eq!(with(failing(0, 1)), [2, 2, 2]);
-    assert_eq!(with(TaskRow { failures: 1, ..failing(0, 1) }), [1, 1, 1], "the next attempt may well serve");
+    assert_eq!(with(task(0, 1, TaskState::Dead, None)), [2, 2], "nothing begins it again");
+    assert_eq!(with(failing(0, 1)), [2, 2]);
+    assert_eq!(with(TaskRow { failures: 1, ..failing(0, 1) }), [1, 1], "the next attempt may well serve");
     // No move has taken what was never placed, with a row and without.
     let never = TaskRow { incarnation: Incarnation(0), ..task(0, 0, TaskState::Pending, None) };
-    assert_eq!(with(never), [1, 2, 2]);
+    assert_eq!(with(never), [1, 2]);
     let placed: Vec<u32> = CAUSES.map(|cause| left(&spec, &row, cause, &all[1..])).to_vec();
-    assert_eq!(placed, [1, 2, 2]);
+    assert_eq!(placed, [1, 2]);
 }
 
 #[test]

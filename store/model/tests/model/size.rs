@@ -18,7 +18,7 @@ fn no_row_grows_unnoticed() {
         ("PortAssignment", size_of::<PortAssignment>(), 32),
         ("TaskRow", size_of::<TaskRow>(), 296),
         ("JobRow", size_of::<JobRow>(), 144),
-        ("JobSpec", size_of::<JobSpec>(), 880),
+        ("JobSpec", size_of::<JobSpec>(), 888),
         ("NodeRow", size_of::<NodeRow>(), 384),
         ("NodeAlloc", size_of::<NodeAlloc>(), 192),
         ("NodeLoad", size_of::<NodeLoad>(), 64),

@@ -26,7 +26,8 @@ impl Auditor {
         let Some(spec) = self.specs.get(&job).filter(|spec| !spec.is_gang()) else { return };
         let surge = row.surge();
         let count = row.count - surge;
-        let most = unavailable_max(spec, count, surge);
+        let away_max = unavailable_max(spec, count, surge);
+        let spec = spec.clone();
         let ended = entry.deltas.iter().filter_map(|delta| match delta {
             Delta::Task { row } if !is_healthy(row) => Some(row.id),
             _ => None,
@@ -37,11 +38,21 @@ impl Auditor {
         let (healthy, gone) = (self.serving(row, true), u64::try_from(ended.len()).unwrap_or(u64::MAX));
         // Nobody misses what surges, and nothing else is replaced before the promotion.
         let is_tried = row.canary_base().is_some();
-        let fits = is_tried || u64::from(count) + gone <= most + healthy;
+        let fits = is_tried || u64::from(count) + gone <= away_max + healthy;
         self.note("rollout_step");
         let own = |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < count);
         self.require(!is_tried || !entry.deltas.iter().any(own), "rollout_canary", || {
             format!("{job} is tried with canaries, and another attempt of it is replaced")
+        });
+        let owned = ended.iter().filter(|task| task.index < count).count();
+        let counted = row.rollout.as_ref().map_or(0, |rollout| rollout.disruptions);
+        let before = self.jobs.get(&job).and_then(|row| row.rollout.as_ref());
+        let before = before.map_or(0, |rollout| rollout.disruptions);
+        let most = spec.update.and_then(|update| update.disruptions_max).unwrap_or(u32::MAX);
+        let is_counted =
+            counted.checked_sub(before).and_then(|more| usize::try_from(more).ok()) == Some(owned);
+        self.require(is_counted && (owned == 0 || counted <= most), "rollout_limit", || {
+            format!("{owned} healthy tasks of {job} are ended after {before}, {counted} are counted: {most} may be")
         });
         if !ended.is_empty() {
             self.note("rollout_replaced_healthy");
@@ -51,7 +62,7 @@ impl Auditor {
         }
         self.require(ended.is_empty() || fits, "rollout_budget", || {
             format!(
-                "{ended:?} of {job} are ended with {healthy} healthy ones for {count}: {most} may be missing"
+                "{ended:?} of {job} are ended with {healthy} healthy ones for {count}: {away_max} may be missing"
             )
         });
     }

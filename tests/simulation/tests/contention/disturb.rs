@@ -283,6 +283,10 @@ impl Disturber {
         if spec.kind == JobKind::Service && !spec.is_gang() && self.below(3) == 0 {
             spec.update = spec.update.map(|update| UpdateSpec { surge_max: Some(1), ..update });
         }
+        if spec.kind == JobKind::Service && !spec.is_gang() && self.below(4) == 0 {
+            let disruptions_max = Some(u32::try_from(self.below(3)).unwrap());
+            spec.update = spec.update.map(|update| UpdateSpec { disruptions_max, ..update });
+        }
         if spec.kind == JobKind::Service && !spec.is_gang() && spec.count > 0 && self.below(3) == 0 {
             let auto_promote = self.below(2) == 0;
             spec.update = spec.update.map(|update| UpdateSpec { canaries: 1, auto_promote, ..update });

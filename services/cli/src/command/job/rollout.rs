@@ -9,7 +9,7 @@ use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
-use crate::output::{ExitView, canaries_text, surge_waits_text};
+use crate::output::{ExitView, canaries_text, skipped_text, surge_waits_text};
 
 /// What was seen of the version of a goal.
 #[derive(Clone, Debug, Default)]
@@ -144,6 +144,9 @@ impl KnownJob {
         }
         if rollout.state() == RolloutState::Paused {
             text.push_str(", paused");
+        }
+        if rollout.skipped > 0 {
+            text.push_str(&format!("; {}", skipped_text(rollout.skipped)));
         }
         let unplaced = self.surge_unplaced();
         if unplaced > 0 {

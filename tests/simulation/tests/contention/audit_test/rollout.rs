@@ -34,6 +34,10 @@ impl Hand {
 /// A step of the rollout ends these attempts.
 fn replace(hand: &mut Hand, rows: &[TaskRow]) {
     hand.job.revision += 1;
+    let owned = rows.iter().filter(|row| row.id.index < hand.job.owner_count() && row.is_healthy()).count();
+    if let Some(rollout) = &mut hand.job.rollout {
+        rollout.disruptions += u32::try_from(owned).unwrap();
+    }
     let mut deltas = vec![Delta::Job { row: hand.job.clone().into(), spec: None }];
     for row in rows {
         deltas.push(Delta::Task { row: TaskRow { state: TaskState::Stopping, ..next(row) } });
