@@ -168,6 +168,8 @@ struct PlannedRollout {
     unavailable_max: u32,
     surge: u32,
     canaries: u32,
+    /// Healthy tasks that it would leave alone: it may end no more.
+    skipped: usize,
     /// `None`: there would be none.
     rules: Option<RolloutRules>,
 }
@@ -198,6 +200,16 @@ fn rollout_warning(response: &v1::PlanJobResponse, rules: &RolloutRules) -> Opti
     Some(format!(
         "the rollout stops there: {task} no node for the new version; after {deadline} without one it fails and {then}"
     ))
+}
+
+/// That a rollout leaves healthy tasks alone.
+fn skipped_warning(skipped: usize) -> Option<String> {
+    let what = match skipped {
+        0 => return None,
+        1 => "1 healthy task: it keeps its version until it begins again".to_owned(),
+        _ => format!("{skipped} healthy tasks: they keep their version until they begin again"),
+    };
+    Some(format!("`update.disruptions_max` skips {what}"))
 }
 
 /// The changes to the job itself.
@@ -242,6 +254,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                 response.unavailable_max = rollout.unavailable_max;
                 response.surge = rollout.surge;
                 response.canaries = rollout.canaries;
+                response.warnings.extend(skipped_warning(rollout.skipped));
             }
         }
         let wanted = spec.count.saturating_add(rollout.surge.max(row.surge()));
@@ -286,6 +299,10 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| is_stale(task));
     let mut rows: Vec<TaskRow> = tasks.map(|task| (**task).clone()).collect();
     rows.sort_by_key(TaskRow::is_healthy);
+    let healthy = rows.iter().filter(|row| row.is_healthy()).count();
+    let left = rules.disruptions_left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+    let skipped = healthy.saturating_sub(left);
+    rows.truncate(rows.len().saturating_sub(skipped));
     // The members of a gang are ended together.
     let most = if rules.together { count } else { rules.unavailable_max };
     let at_once = usize::try_from(most.saturating_add(rules.surge)).unwrap_or(usize::MAX);
@@ -294,6 +311,7 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
         unavailable_max: most,
         surge: rules.surge,
         canaries,
+        skipped,
         rules: Some(rules),
     }
 }

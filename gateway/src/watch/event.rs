@@ -105,6 +105,10 @@ fn rollout_text(row: &JobRow, action: &str) -> String {
             format!("rollout of version {version}: its canaries are not healthy any more; ")
         }
         ("rollout_promote", _) => format!("version {version} promoted: its rollout reaches every task; "),
+        ("rollout_done", _) if rollout.skipped > 0 => {
+            let tasks = if rollout.skipped == 1 { "task" } else { "tasks" };
+            format!("rollout of version {version} done without {} skipped {tasks}; ", rollout.skipped)
+        }
         ("rollout_done", _) => format!("rollout of version {version} done; "),
         ("rollout_fail", Some(reverts)) if is_begun => {
             format!("rollout of version {reverts} failed{why}; version {version} takes it back; ")
@@ -140,7 +144,15 @@ fn job_text(row: &JobRow, action: &str) -> String {
     };
     let (count, priority, version) = (row.wanted_count(), row.priority, row.spec_version);
     let counts = format!("count {count}{surge}, priority {priority}, version {version}");
-    let rollout = rollout_text(row, action);
+    let rollout = match (action, row.moves_surge()) {
+        ("task_surge_begin", 0) => {
+            "the quota has no room for a further task while others are moved; ".to_owned()
+        }
+        ("task_surge_begin", 1) => "a further task surges while others are moved; ".to_owned(),
+        ("task_surge_begin", surge) => format!("{surge} further tasks surge while others are moved; "),
+        ("task_surge_end", _) => "what surged while others were moved ends; ".to_owned(),
+        _ => rollout_text(row, action),
+    };
     format!("{rollout}{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
 }
 
@@ -259,12 +271,14 @@ mod tests {
         );
         assert_eq!(says(&at(&begun, 9), "task_report"), "");
         let step = "rollout of version 2: step 1 ends attempts of earlier versions";
-        assert_eq!(says(&at(&begun.stepped(), 6), "rollout_replace"), step);
+        assert_eq!(says(&at(&begun.stepped(1), 6), "rollout_replace"), step);
         let paused = begun.with_state(RolloutState::Paused, 7).unwrap();
         assert_eq!(says(&at(&paused, 7), "rollout_order"), "rollout of version 2 paused");
         let resumed = paused.with_state(RolloutState::Rolling, 8).unwrap();
         assert_eq!(says(&at(&resumed, 8), "rollout_order"), "rollout of version 2 resumed");
-        assert_eq!(says(&at(&resumed.done(), 9), "rollout_done"), "rollout of version 2 done");
+        assert_eq!(says(&at(&resumed.done(0), 9), "rollout_done"), "rollout of version 2 done");
+        let skipped = says(&at(&resumed.done(2), 9), "rollout_done");
+        assert_eq!(skipped, "rollout of version 2 done without 2 skipped tasks");
         let failure = RolloutFailure::TaskFails { index: 0, failures: 3 };
         let failed = says(&at(&begun.failed(failure), 9), "rollout_fail");
         assert_eq!(failed, "rollout of version 2 failed: task 0 failed 3 times in a row");

@@ -45,6 +45,7 @@ pub fn job_to_message(
             unadmitted: daemon.unadmitted,
             left: daemon.left,
         }),
+        surge: row.surge(),
     }
 }
 
@@ -67,6 +68,8 @@ fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
         surge: rollout.surge,
         canaries: rollout.canaries,
         canaries_healthy_ms: rollout.canaries_healthy_ms,
+        disruptions: rollout.disruptions,
+        skipped: rollout.skipped,
     }
 }
 

@@ -13,8 +13,8 @@ use borough_store::rollout::{
     rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
 };
 use borough_store::task::{
-    task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
-    task_wanted_revive,
+    TaskMoves, moves_surge_begin, moves_surge_end, task_node_lost, task_promises_expire,
+    task_reschedule_lost, task_stop_begin, task_unwanted_stop, task_wanted_revive, tasks_move,
 };
 
 use crate::daemon::nodes_serve;
@@ -27,6 +27,8 @@ const TASKS_MAX: usize = 256;
 /// Jobs in one transaction, and how many tasks of each at most.
 pub(crate) const JOBS_MAX: usize = 64;
 const JOB_TASKS_MAX: usize = TASKS_MAX / JOBS_MAX;
+/// Jobs with moves in one transaction: it reads all rows of a job with up to 1,024 tasks.
+const MOVED_JOBS_MAX: usize = 8;
 
 /// Whether an action is one of a job, of which several share a transaction: thousands of jobs that end at once then
 /// cost a few commits.
@@ -40,6 +42,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::GangEnd(_)
         | ControllerAction::TasksReschedule(..)
         | ControllerAction::TasksMove(..)
+        | ControllerAction::TasksWithdraw(..)
         | ControllerAction::NodesServe(..)
         | ControllerAction::NodeDrain(_)
         | ControllerAction::RolloutReplace(..)
@@ -47,6 +50,8 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::RolloutPromote(..)
         | ControllerAction::RolloutDone(..)
         | ControllerAction::RolloutFail(..)
+        | ControllerAction::SurgeBegin(..)
+        | ControllerAction::SurgeEnd(..)
         | ControllerAction::PromisesExpire(..) => false,
     }
 }
@@ -56,6 +61,26 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
 pub(crate) struct ActionExecutor {
     /// Writes under the lease by which the controller leads.
     pub writer: LeaseWriter,
+}
+
+/// Moves for one transaction each: at most [`TASKS_MAX`] attempts, of [`MOVED_JOBS_MAX`] jobs.
+fn moves_chunks(moves: Vec<TaskMoves>) -> Vec<Vec<TaskMoves>> {
+    let mut chunks: Vec<Vec<TaskMoves>> = Vec::new();
+    let mut tasks = 0_usize;
+    for of_job in moves {
+        for attempts in of_job.attempts.chunks(TASKS_MAX) {
+            let part = TaskMoves { attempts: attempts.to_vec(), ..of_job };
+            tasks = tasks.saturating_add(attempts.len());
+            match chunks.last_mut() {
+                Some(last) if tasks <= TASKS_MAX && last.len() < MOVED_JOBS_MAX => last.push(part),
+                _ => {
+                    tasks = attempts.len();
+                    chunks.push(vec![part]);
+                }
+            }
+        }
+    }
+    chunks
 }
 
 /// The action of the journal's entry of a transaction.
@@ -125,17 +150,42 @@ impl ActionExecutor {
                 self.rollout_canaries(job, revision, health).await
             }
             ControllerAction::RolloutPromote(job, revision) => self.rollout_promote(job, revision).await,
-            ControllerAction::RolloutDone(job, revision) => self.rollout_done(job, revision).await,
+            ControllerAction::RolloutDone(job, revision, skipped) => {
+                self.rollout_done(job, revision, skipped).await
+            }
             ControllerAction::RolloutFail(job, revision, failure) => {
                 self.rollout_fail(job, revision, failure).await
             }
-            // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
-            ControllerAction::NodeDrain(_) => Ok(()),
-            ControllerAction::TasksMove(reason, attempts) => {
+            ControllerAction::SurgeBegin(job, revision, surge) => {
+                let begin = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((moves_surge_begin(&tx, &mut changes, job, revision, surge).await?, changes))
+                };
+                writer.change("task_surge_begin", begin).await
+            }
+            ControllerAction::SurgeEnd(job, revision) => {
+                let end = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((moves_surge_end(&tx, &mut changes, job, revision).await?, changes))
+                };
+                writer.change("task_surge_end", end).await
+            }
+            ControllerAction::TasksWithdraw(attempts) => {
                 let stop = |tx: Transaction, mut changes: ChangeSet, attempts: Vec<_>| async move {
+                    let reason = borough_model::task::StopReason::NodeLeft;
                     Ok((task_stop_begin(&tx, &mut changes, &attempts, reason).await?, changes))
                 };
                 self.attempts("task_move", &attempts, stop).await
+            }
+            // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
+            ControllerAction::NodeDrain(_) => Ok(()),
+            ControllerAction::TasksMove(reason, moves) => {
+                for together in moves_chunks(moves) {
+                    let together = &together;
+                    let stop = |tx: Transaction, mut changes: ChangeSet| async move {
+                        Ok((tasks_move(&tx, &mut changes, together, reason).await?, changes))
+                    };
+                    writer.change("task_move", stop).await?;
+                }
+                Ok(())
             }
         }
     }
@@ -220,9 +270,9 @@ impl ActionExecutor {
         self.writer.change("rollout_promote", promote).await
     }
 
-    async fn rollout_done(&self, job: JobId, revision: u64) -> StoreResult<()> {
+    async fn rollout_done(&self, job: JobId, revision: u64, skipped: u32) -> StoreResult<()> {
         let done = |tx: Transaction, mut changes: ChangeSet| async move {
-            Ok((rollout_done(&tx, &mut changes, job, revision).await?, changes))
+            Ok((rollout_done(&tx, &mut changes, job, revision, skipped).await?, changes))
         };
         self.writer.change("rollout_done", done).await
     }

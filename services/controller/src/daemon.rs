@@ -5,7 +5,6 @@ use std::ops::Bound;
 use borough_kv::Transaction;
 use borough_model::daemon::{DaemonRules, DaemonView, NodeServed};
 use borough_model::job::JobRow;
-use borough_model::task::StopReason;
 use borough_model::{JobId, NodeId, TaskRow};
 use borough_store::StoreResult;
 use borough_store::daemon::job_nodes_serve;
@@ -58,8 +57,7 @@ impl DaemonScan {
     pub(crate) fn actions(self) -> Vec<ControllerAction> {
         let Self { job, steps, is_lacking, view, .. } = self;
         let step = view.step();
-        let withdraw = (!step.withdraw.is_empty())
-            .then_some(ControllerAction::TasksMove(StopReason::NodeLeft, step.withdraw));
+        let withdraw = (!step.withdraw.is_empty()).then_some(ControllerAction::TasksWithdraw(step.withdraw));
         // The first look is recorded even if no node matches, and so is that no node lacks a task any more.
         let is_due = steps == 0 || !step.serve.is_empty() || is_lacking;
         let serve = is_due.then_some(ControllerAction::NodesServe(job, steps, step.serve, step.lacking));

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::daemon::NodeServed;
+use borough_model::disruption::{DisruptionBudget, DisruptionCause};
 use borough_model::job::{AfterDecision, CanaryHealth, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
+use borough_store::task::TaskMoves;
 
 /// An action, carried out in transactions of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +34,9 @@ pub enum ControllerAction {
     /// Give up these attempts, to be placed elsewhere.
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these attempts off their node: it is drained, or has a taint that they do not tolerate.
-    TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
+    TasksMove(StopReason, Vec<TaskMoves>),
+    /// End attempts of daemon jobs: their nodes are not served any more.
+    TasksWithdraw(Vec<(TaskId, Incarnation)>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
     /// End these stale attempts of a job whose row has this revision: its rollout replaces them.
@@ -41,34 +45,59 @@ pub enum ControllerAction {
     RolloutCanaries(JobId, u64, CanaryHealth),
     /// Promote the version of the job's rollout, if its row has this revision.
     RolloutPromote(JobId, u64),
-    /// Record that the job's rollout is done, if its row has this revision.
-    RolloutDone(JobId, u64),
+    /// Record that the job's rollout is done except for so many tasks, if its row has this revision.
+    RolloutDone(JobId, u64, u32),
     /// Record that the job's rollout has failed, if its row has this revision, and take its version back if the job
     /// wants that.
     RolloutFail(JobId, u64, RolloutFailure),
+    /// Have so many further tasks of the job surge before others leave their nodes, if its row has this revision.
+    SurgeBegin(JobId, u64, u32),
+    /// End what surges for moves of the job, if its row has this revision.
+    SurgeEnd(JobId, u64),
     /// Release these attempts' promises of room on the node, for which they have waited in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
 
-/// Attempts of one job that must leave a drained node.
+/// Attempts of one job that must leave a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departures {
-    pub attempts: Vec<(TaskId, Incarnation)>,
-    /// How many of them may leave now.
+    pub job: JobId,
+    /// The revision of the job's row by which they were selected.
+    pub revision: u64,
+    /// Attempts that are not healthy: they serve nobody, and may all leave.
+    pub idle: Vec<(TaskId, Incarnation)>,
+    pub healthy: Vec<(TaskId, Incarnation)>,
+    /// How many of the healthy ones may leave now.
     pub at_once: usize,
+    /// How many further tasks must surge before any healthy one leaves; 0: none.
+    pub surge: u32,
+    /// Healthy tasks that stand in for healthy ones: so many may leave although they fit on no other node.
+    pub stand_ins: u32,
 }
 
-/// Selects the attempts that leave a drained node now: of each job at most [`Departures::at_once`], and only those that
-/// have room elsewhere (`fits`). The others keep running where they are.
-pub fn departures_now(
-    departures: &[Departures],
-    mut fits: impl FnMut(TaskId) -> bool,
-) -> Vec<(TaskId, Incarnation)> {
-    let of_job = |of_job: &Departures| {
-        let fitting = of_job.attempts.iter().filter(|(task, _)| fits(*task));
-        fitting.take(of_job.at_once).copied().collect::<Vec<_>>()
-    };
-    departures.iter().flat_map(of_job).collect()
+impl Departures {
+    /// What has to happen before a healthy one may leave, if anything.
+    pub fn surge_begin(&self) -> Option<ControllerAction> {
+        let leaving = u32::try_from(self.healthy.len()).unwrap_or(u32::MAX);
+        let surge = self.surge.min(leaving);
+        (surge > 0).then_some(ControllerAction::SurgeBegin(self.job, self.revision, surge))
+    }
+}
+
+/// Selects the attempts that leave a node now: of each job at most [`Departures::at_once`] healthy ones, and only those
+/// that have room elsewhere (`fits`). The others keep running where they are.
+pub fn departures_now(departures: &[Departures], mut fits: impl FnMut(TaskId) -> bool) -> Vec<TaskMoves> {
+    let mut moves = Vec::new();
+    for of_job in departures {
+        let mut attempts = Vec::new();
+        for (wanted, most) in [(&of_job.idle, usize::MAX), (&of_job.healthy, of_job.at_once)] {
+            let fitting = wanted.iter().filter(|(task, _)| fits(*task));
+            attempts.extend(fitting.take(most).copied());
+        }
+        let Departures { job, revision, .. } = *of_job;
+        moves.extend((!attempts.is_empty()).then_some(TaskMoves { job, revision, attempts }));
+    }
+    moves
 }
 
 /// The action for a job that waits for others.
@@ -131,24 +160,22 @@ pub fn node_actions(
             let held = held_there(state, node, |_| true);
             actions
                 .extend((!held.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, held)));
-            let departures = departures(state, node, |_| true);
+            let departures = departures(state, node, |_| true, now_ms);
             actions.extend((!departures.is_empty()).then_some(ControllerAction::NodeDrain(node)));
             let daemons =
                 if has_others(state, node) { Vec::new() } else { daemons_there(state, node, |_| true) };
-            actions.extend(
-                (!daemons.is_empty()).then_some(ControllerAction::TasksMove(StopReason::NodeLeft, daemons)),
-            );
+            actions.extend((!daemons.is_empty()).then_some(ControllerAction::TasksWithdraw(daemons)));
         } else if drives_away(row) {
             let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
             let mut moved = held_there(state, node, outstays);
-            moved.extend(departures_now(&departures(state, node, outstays), |_| true));
+            let departures = departures(state, node, outstays, now_ms);
+            moved.extend(departures_now(&departures, |_| true));
+            actions.extend(departures.iter().filter_map(Departures::surge_begin));
             actions.extend(
                 (!moved.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Tainted, moved)),
             );
             let daemons = daemons_there(state, node, outstays);
-            actions.extend(
-                (!daemons.is_empty()).then_some(ControllerAction::TasksMove(StopReason::NodeLeft, daemons)),
-            );
+            actions.extend((!daemons.is_empty()).then_some(ControllerAction::TasksWithdraw(daemons)));
         }
     }
     actions
@@ -180,6 +207,14 @@ pub fn drives_away(node: &NodeRow) -> bool {
     node.taints.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
 }
 
+/// Returns true if an attempt has to leave its node at this time: the node is drained, or has a taint for longer than
+/// the attempt tolerates it.
+pub(crate) fn must_leave(state: &MirrorState, task: &TaskRow, now_ms: i64) -> bool {
+    let node = task.charged_node().and_then(|node| state.nodes().get(&node));
+    let node = node.filter(|node| node.state == NodeState::Ready);
+    node.is_some_and(|node| node.draining || (drives_away(node) && outstays(state, node, task, now_ms)))
+}
+
 /// Returns true if an attempt is on a node for longer than it tolerates the node's taints.
 fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) -> bool {
     let spec = state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
@@ -190,14 +225,15 @@ fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) ->
 
 /// Attempts that only hold a place on a node, of those that `wanted` selects. They do not run, so moving them disrupts
 /// nothing.
-fn held_there(
-    state: &MirrorState,
-    node: NodeId,
-    wanted: impl Fn(&TaskRow) -> bool,
-) -> Vec<(TaskId, Incarnation)> {
+fn held_there(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<TaskMoves> {
     let waits = |task: &&Arc<TaskRow>| (task.promised || task.gang.is_some()) && task.daemon_node.is_none();
     let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
-    held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
+    let mut by_job: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> = BTreeMap::new();
+    for task in held.filter(|task| wanted(task)) {
+        by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
+    }
+    // Their row of the job does not matter: they are not healthy.
+    by_job.into_iter().map(|(job, attempts)| TaskMoves { job, revision: 0, attempts }).collect()
 }
 
 /// Returns true if a node that is drained still has a task that is of no daemon job. Those of daemon jobs serve it
@@ -206,7 +242,7 @@ fn has_others(state: &MirrorState, node: NodeId) -> bool {
     state.node_tasks(node).any(|task| task.daemon_node.is_none())
 }
 
-/// Attempts of daemon jobs on a node, of those that `wanted` selects. They run nowhere else, so no bound holds for
+/// Attempts of daemon jobs on a node, of those that `wanted` selects. They run nowhere else, so no budget holds for
 /// their ends: nothing waits for a place elsewhere.
 fn daemons_there(
     state: &MirrorState,
@@ -218,38 +254,51 @@ fn daemons_there(
     there.map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs. At any time, at most a
-/// quarter of a job's tasks (and at least one) are not up because of such moves. An attempt that comes up on the node
-/// counts already, so its own move takes nothing from the others.
-fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
+/// Attempts to move off a node, of those that `wanted` selects and without those of daemon jobs, and how many healthy ones the disruption budgets of
+/// their jobs allow. `now_ms` is wall time since 1970.
+fn departures(
+    state: &MirrorState,
+    node: NodeId,
+    wanted: impl Fn(&TaskRow) -> bool,
+    now_ms: i64,
+) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
         .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
         .filter(|task| task.daemon_node.is_none() && wanted(task));
-    // Of each job those that come up, and the others.
-    let mut by_job: BTreeMap<JobId, [Vec<(TaskId, Incarnation)>; 2]> = BTreeMap::new();
+    let mut by_job: BTreeMap<JobId, Vec<&Arc<TaskRow>>> = BTreeMap::new();
     for task in on_node {
-        let [coming_up, others] = by_job.entry(task.id.job).or_default();
-        let attempts = if task.is_coming_up() { coming_up } else { others };
-        attempts.push((task.id, task.incarnation));
+        by_job.entry(task.id.job).or_default().push(task);
     }
-    let of_job = |(job, [coming_up, others]): (JobId, [Vec<(TaskId, Incarnation)>; 2])| {
-        let count = state.jobs().get(&job).map_or(0, |row| row.count);
-        let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
-        let moving = state.moving_tasks(job);
-        let own = most.saturating_sub(moving.saturating_sub(coming_up.len()));
-        let at_once = most.saturating_sub(moving);
-        [Departures { attempts: coming_up, at_once: own }, Departures { attempts: others, at_once }]
+    let of_job = |(job, tasks): (JobId, Vec<&Arc<TaskRow>>)| {
+        let (row, spec) = state.jobs().get(&job).and_then(|row| Some((row, state.spec_of(row)?)))?;
+        let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
+        let (healthy, idle): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.is_healthy());
+        let used = if healthy.is_empty() { None } else { Some(state.budget_use(row, &budget, now_ms)) };
+        let attempts = |tasks: Vec<&Arc<TaskRow>>| {
+            tasks.into_iter().map(|task| (task.id, task.incarnation)).collect::<Vec<_>>()
+        };
+        Some(Departures {
+            job,
+            revision: row.revision,
+            idle: attempts(idle),
+            healthy: attempts(healthy),
+            at_once: usize::try_from(used.map_or(0, |used| used.left(&budget))).unwrap_or(usize::MAX),
+            surge: budget.surge_wanted,
+            stand_ins: used.map_or(0, |used| used.surging).min(row.moves_surge()),
+        })
     };
-    let is_open = |departures: &Departures| departures.at_once > 0 && !departures.attempts.is_empty();
-    by_job.into_iter().flat_map(of_job).filter(is_open).collect()
+    let is_open = |of_job: &Departures| {
+        !of_job.idle.is_empty() || ((of_job.at_once > 0 || of_job.surge > 0) && !of_job.healthy.is_empty())
+    };
+    by_job.into_iter().filter_map(of_job).filter(is_open).collect()
 }
 
 /// The attempts that must leave a node if it is drained.
-pub fn drain_departures(state: &MirrorState, node: NodeId) -> Vec<Departures> {
+pub fn drain_departures(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<Departures> {
     let row = state.nodes().get(&node);
     let is_drained = row.is_some_and(|row| row.state == NodeState::Ready && row.draining);
-    if is_drained { departures(state, node, |_| true) } else { Vec::new() }
+    if is_drained { departures(state, node, |_| true, now_ms) } else { Vec::new() }
 }
 
 /// Tasks that are leaving a node that they had to leave, and are still there: each is placed again.
@@ -278,6 +327,7 @@ pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usi
 mod tests {
     use borough_model::Delta;
     use borough_model::task::Health;
+    use borough_store::journal::Listed;
 
     use super::*;
 
@@ -341,27 +391,39 @@ mod tests {
         assert_eq!(actions(alone_ms - 1, false, Some(TaskState::Running)), []);
         assert_eq!(actions(alone_ms, false, None), expire);
         // A drained task leaves at once.
-        assert_eq!(actions(1_000, true, None), [ControllerAction::TasksMove(StopReason::Drained, attempts)]);
+        let moves = vec![TaskMoves { job, revision: 0, attempts }];
+        assert_eq!(actions(1_000, true, None), [ControllerAction::TasksMove(StopReason::Drained, moves)]);
     }
 
     #[test]
     fn a_task_without_room_elsewhere_stays_and_delays_no_other_of_its_job() {
         let attempt = |job, index| (TaskId { job: JobId(job), index }, Incarnation(1));
         let of_job = |job, at_once| Departures {
-            attempts: (0..4).map(|index| attempt(job, index)).collect(),
+            job: JobId(job),
+            revision: 1,
+            idle: Vec::new(),
+            healthy: (0..4).map(|index| attempt(job, index)).collect(),
             at_once,
+            surge: 0,
+            stand_ins: 0,
         };
-        let departures = [of_job(1, 2), of_job(2, 1), of_job(3, 4)];
+        let departures = [
+            of_job(1, 2),
+            of_job(2, 1),
+            of_job(3, 4),
+            Departures { idle: vec![attempt(4, 9)], ..of_job(4, 0) },
+        ];
         let mut tried = Vec::new();
         let leave = departures_now(&departures, |task| {
             tried.push(task);
             match task.job {
                 JobId(1) => task.index > 0,
-                JobId(2) => true,
+                JobId(2 | 4) => true,
                 _ => false,
             }
         });
-        assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0)]);
+        let leave: Vec<_> = leave.into_iter().flat_map(|of_job| of_job.attempts).collect();
+        assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0), attempt(4, 9)]);
         // The trial reserves no room for tasks that may not leave yet.
         assert_eq!(tried.iter().filter(|task| task.job == JobId(2)).count(), 1);
     }
@@ -377,9 +439,10 @@ mod tests {
         let row = JobRow { count: 3, state: borough_model::job::JobState::Running, ..row };
         let leaving = |elsewhere: Health, failures, here: Health| {
             let mut state = MirrorState::default();
-            let mut list = |delta| state.list(borough_store::journal::Listed::Row(Box::new(delta)));
-            list(Delta::Node { row: there.clone() });
-            list(Delta::Job { row: row.clone().into(), spec: Some(Box::new(spec.clone())) });
+            let mut list = |listed| state.list(listed);
+            list(Listed::Row(Box::new(Delta::Node { row: there.clone() })));
+            list(Listed::Row(Box::new(Delta::Job { row: row.clone().into(), spec: None })));
+            list(Listed::Spec { job, version: row.spec_version, spec: Box::new(spec.clone()) });
             for (index, on, health, failures) in [(0, 2, elsewhere, failures), (1, 1, here, 0)] {
                 let task = TaskRow {
                     node: Some(NodeId(on)),
@@ -388,18 +451,21 @@ mod tests {
                     revision: 1,
                     health,
                     failures,
+                    not_before_ms: i64::from(failures),
                     ..TaskRow::never_placed(TaskId { job, index })
                 };
-                list(Delta::Task { row: task });
+                list(Listed::Row(Box::new(Delta::Task { row: task })));
             }
-            let departures = drain_departures(&state, node);
-            departures_now(&departures, |_| true).iter().map(|(task, _)| task.index).collect::<Vec<_>>()
+            let moves = departures_now(&drain_departures(&state, node, 0), |_| true);
+            moves.iter().flat_map(|of_job| &of_job.attempts).map(|(task, _)| task.index).collect::<Vec<_>>()
         };
         let (up, rising) = (Health::Healthy, Health::Unknown);
         assert_eq!(leaving(up, 0, up), [1]);
         assert_eq!(leaving(rising, 0, up), Vec::<u32>::new(), "task 0 is not up yet");
-        assert_eq!(leaving(rising, 1, up), [1], "task 0 fails, and may do so forever");
+        assert_eq!(leaving(rising, 1, up), Vec::<u32>::new(), "task 0 has failed once");
+        assert_eq!(leaving(rising, 2, up), [1], "task 0 fails, and may do so forever");
         assert_eq!(leaving(up, 0, rising), [1], "it serves nobody here either");
+        assert_eq!(leaving(rising, 0, rising), [1], "whatever else is away");
     }
 
     /// The other tasks of the node go first, a quarter of each job at a time. Then all daemons end at once.
@@ -444,11 +510,11 @@ mod tests {
                 state.list(borough_store::journal::Listed::Spec { job, version: 1, spec: Box::new(spec) });
             }
             let departing: usize =
-                drain_departures(&state, node).iter().map(|departures| departures.attempts.len()).sum();
+                drain_departures(&state, node, 1).iter().map(|of_job| of_job.healthy.len()).sum();
             (node_actions(&state, node, Duration::ZERO, Duration::from_secs(30), 1), departing)
         };
         let daemons = (0..4).map(|index| (TaskId { job: daemon, index }, Incarnation(1))).collect();
-        let end = ControllerAction::TasksMove(StopReason::NodeLeft, daemons);
+        let end = ControllerAction::TasksWithdraw(daemons);
         assert_eq!(actions(3, false), (vec![ControllerAction::NodeDrain(node)], 3), "it serves the others");
         assert_eq!(actions(0, false), (vec![end.clone()], 0));
         let (driven, _) = actions(1, true);

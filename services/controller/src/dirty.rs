@@ -11,7 +11,7 @@ use borough_model::node::{NodeRow, NodeState};
 use borough_model::{Delta, JobId, JobRow, Name, NodeId, TaskState};
 use borough_store::mirror::MirrorState;
 
-use crate::decide::{ControllerAction, drives_away, is_emptied};
+use crate::decide::{ControllerAction, is_emptied};
 use crate::scan::JobScan;
 
 /// Tasks that the examination of jobs visits in one part, and tasks of the nodes of one part. A single node may have
@@ -23,7 +23,7 @@ const JOB_WEIGHT: usize = 8;
 const WAITING_WEIGHT: usize = 128;
 /// Nodes of one part. A node has some tens of tasks.
 const PART_NODES: usize = 32;
-/// What a task costs on a node that is lost or drives tasks away: its job's spec is decoded.
+/// What a task costs on a node that is lost or emptied: its job's spec is decoded.
 const SPEC_WEIGHT: usize = 16;
 
 /// Jobs and nodes to examine.
@@ -245,7 +245,7 @@ impl Dirty {
 
 /// What the examination of a node costs, in tasks.
 fn node_weight(state: &MirrorState, node: NodeId) -> usize {
-    let reads_specs = |row: &Arc<NodeRow>| row.state == NodeState::Lost || drives_away(row);
+    let reads_specs = |row: &Arc<NodeRow>| row.state == NodeState::Lost || is_emptied(row);
     let each = if state.nodes().get(&node).is_some_and(reads_specs) { SPEC_WEIGHT } else { 1 };
     state.node_tasks_count(node).saturating_mul(each)
 }

@@ -14,6 +14,7 @@ use borough_scheduler_core::Relocation;
 use borough_store::cell::CellMeta;
 use borough_store::journal::Cursor;
 use borough_store::mirror::{MirrorState, RowsPosition};
+use borough_store::task::TaskMoves;
 
 use crate::decide::{ControllerAction, Departures, departures_now, drain_departures, leaving};
 
@@ -23,6 +24,8 @@ const PAUSE: u32 = 9;
 const PART_TASKS: usize = 2_048;
 /// What looking up a node costs, in tasks.
 const NODE_WEIGHT: usize = 64;
+/// What a task costs whose job's spec is decoded.
+const SPEC_WEIGHT: usize = 16;
 
 /// What a check reads of the mirror, each time under one short hold of its lock.
 pub(crate) trait DrainSource {
@@ -57,7 +60,7 @@ enum DrainPhase {
 struct DrainRound {
     relocation: Relocation,
     nodes: BTreeSet<NodeId>,
-    /// Attempts of each job that this check moves. The mirror may not show them yet.
+    /// Healthy attempts of each job that this check moves. The mirror may not show them yet.
     moved: BTreeMap<JobId, usize>,
 }
 
@@ -118,12 +121,12 @@ impl DrainCheck {
         let (begun, was_under_way) = (context.clock.monotonic(), self.is_under_way());
         let moves = match std::mem::take(&mut self.phase) {
             DrainPhase::Idle => {
-                if begun >= self.due_at && self.is_wanted(source) {
+                if begun >= self.due_at && self.is_wanted(source, context.clock.wall_ms()) {
                     self.spent = Duration::ZERO;
                     let build = SnapshotBuild::begin(settings_of_meta(context.meta), self.at);
                     self.phase = DrainPhase::Build(Box::new(build));
                 }
-                None
+                Vec::new()
             }
             DrainPhase::Build(build) if build.is_whole() => {
                 let leaving = emptied_leaving(source, context.emptied);
@@ -131,7 +134,7 @@ impl DrainCheck {
                 let nodes = std::mem::take(&mut self.wanted);
                 self.phase =
                     DrainPhase::Decide(Box::new(DrainRound { relocation, nodes, moved: BTreeMap::new() }));
-                None
+                Vec::new()
             }
             DrainPhase::Build(mut build) => {
                 if build.position() != RowsPosition::Over {
@@ -139,10 +142,10 @@ impl DrainCheck {
                     build.add(source.read(|state| state.rows_part(position, RowsPosition::PART_ROWS)));
                 }
                 self.phase = DrainPhase::Build(build);
-                None
+                Vec::new()
             }
             DrainPhase::Decide(mut round) => {
-                let moves = round.part(source);
+                let moves = round.part(source, context.clock.wall_ms());
                 if !round.nodes.is_empty() {
                     self.phase = DrainPhase::Decide(round);
                 }
@@ -154,16 +157,16 @@ impl DrainCheck {
         if was_under_way && !self.is_under_way() {
             self.due_at = ended.saturating_add(self.spent.saturating_mul(PAUSE));
         }
-        moves.into_iter().collect()
+        moves
     }
 
     /// Returns true if some node still has attempts that may leave. Drops those before it that have none.
-    fn is_wanted(&mut self, source: &impl DrainSource) -> bool {
+    fn is_wanted(&mut self, source: &impl DrainSource, now_ms: i64) -> bool {
         while !self.wanted.is_empty() {
             let wanted = &mut self.wanted;
             let found = source.read(|state| {
-                let mut part = nodes_part(state, wanted).into_iter();
-                let found = part.by_ref().find(|node| !drain_departures(state, *node).is_empty());
+                let mut part = nodes_part(state, wanted, SPEC_WEIGHT).into_iter();
+                let found = part.by_ref().find(|node| !drain_departures(state, *node, now_ms).is_empty());
                 wanted.extend(found.into_iter().chain(part));
                 found
             });
@@ -177,31 +180,52 @@ impl DrainCheck {
 
 impl DrainRound {
     /// Decides some nodes: which of their attempts leave now.
-    fn part(&mut self, source: &impl DrainSource) -> Option<ControllerAction> {
+    fn part(&mut self, source: &impl DrainSource, now_ms: i64) -> Vec<ControllerAction> {
         let nodes = &mut self.nodes;
         let mut departures: Vec<Departures> = source.read(|state| {
-            let part = nodes_part(state, nodes);
-            part.into_iter().flat_map(|node| drain_departures(state, node)).collect()
+            let part = nodes_part(state, nodes, SPEC_WEIGHT);
+            part.into_iter().flat_map(|node| drain_departures(state, node, now_ms)).collect()
         });
-        let mut moves = Vec::new();
+        let (mut moves, mut actions) = (Vec::new(), Vec::new());
         for of_job in &mut departures {
-            let Some((task, _)) = of_job.attempts.first() else { continue };
-            let moved = self.moved.entry(task.job).or_default();
+            // A further task asks for what the one that leaves does.
+            if let Some(begin) = of_job.surge_begin()
+                && of_job.healthy.iter().any(|(task, _)| self.relocation.fits(*task))
+            {
+                actions.push(begin);
+                of_job.at_once = 0;
+            }
+            let moved = self.moved.entry(of_job.job).or_default();
             of_job.at_once = of_job.at_once.saturating_sub(*moved);
-            let leave = departures_now(std::slice::from_ref(of_job), |task| self.relocation.fits(task));
-            *moved = moved.saturating_add(leave.len());
+            // The room that it would have may be what the one that stands in for it has taken.
+            let mut stand_ins = of_job.stand_ins;
+            let mut is_replaced = || {
+                let is_left = stand_ins > 0;
+                stand_ins = stand_ins.saturating_sub(1);
+                is_left
+            };
+            let leave = departures_now(std::slice::from_ref(of_job), |task| {
+                self.relocation.fits(task) || is_replaced()
+            });
+            let healthy = |moves: &TaskMoves| {
+                moves.attempts.iter().filter(|attempt| of_job.healthy.contains(attempt)).count()
+            };
+            *moved = moved.saturating_add(leave.iter().map(healthy).sum());
             moves.extend(leave);
         }
-        (!moves.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, moves))
+        actions
+            .extend((!moves.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, moves)));
+        actions
     }
 }
 
-/// Takes some nodes out of `left`, by the number of their tasks.
-fn nodes_part(state: &MirrorState, left: &mut BTreeSet<NodeId>) -> Vec<NodeId> {
+/// Takes some nodes out of `left`, by the number of their tasks and what each of these costs.
+fn nodes_part(state: &MirrorState, left: &mut BTreeSet<NodeId>, each: usize) -> Vec<NodeId> {
     let (mut part, mut tasks) = (Vec::new(), 0_usize);
     while tasks < PART_TASKS {
         let Some(node) = left.pop_first() else { break };
-        tasks = tasks.saturating_add(state.node_tasks_count(node)).saturating_add(NODE_WEIGHT);
+        let of_node = state.node_tasks_count(node).saturating_mul(each).saturating_add(NODE_WEIGHT);
+        tasks = tasks.saturating_add(of_node);
         if tasks > PART_TASKS && !part.is_empty() {
             left.insert(node);
             break;
@@ -216,7 +240,7 @@ fn emptied_leaving(source: &impl DrainSource, emptied: &BTreeSet<NodeId>) -> Vec
     let (mut left, mut tasks) = (emptied.clone(), Vec::new());
     while !left.is_empty() {
         source.read(|state| {
-            let part = nodes_part(state, &mut left);
+            let part = nodes_part(state, &mut left, 1);
             tasks.extend(part.into_iter().flat_map(|node| leaving(state, node)));
         });
     }

@@ -20,6 +20,7 @@ mod load;
 mod observe;
 mod rollout;
 mod scan;
+mod surge;
 
 pub use config::ControllerConfig;
 pub use garbage::GarbageMetrics;

@@ -50,7 +50,7 @@ impl RolloutScan {
             RolloutStep::Replace(attempts) => Some(ControllerAction::RolloutReplace(job, revision, attempts)),
             RolloutStep::Canaries(health) => Some(ControllerAction::RolloutCanaries(job, revision, health)),
             RolloutStep::Promote => Some(ControllerAction::RolloutPromote(job, revision)),
-            RolloutStep::Done => Some(ControllerAction::RolloutDone(job, revision)),
+            RolloutStep::Done { skipped } => Some(ControllerAction::RolloutDone(job, revision, skipped)),
             RolloutStep::Fail(failure) => Some(ControllerAction::RolloutFail(job, revision, failure)),
         }
     }

@@ -7,6 +7,7 @@ use borough_store::mirror::MirrorState;
 use crate::daemon::DaemonScan;
 use crate::decide::{ControllerAction, dependency_actions, unasked};
 use crate::rollout::RolloutScan;
+use crate::surge::SurgeScan;
 
 /// How far the examination of a job has come, and what it has seen. Rows may change between two parts: a change marks
 /// the job for another examination, and each action looks again in its own transaction.
@@ -27,6 +28,8 @@ pub(crate) struct JobScan {
     rollout: Option<RolloutScan>,
     /// The examination of the nodes, if it is a daemon job and they are due.
     daemon: Option<DaemonScan>,
+    /// The examination of what surges for moves of its tasks, if anything does.
+    surge: Option<SurgeScan>,
 }
 
 /// What a part of an examination has done.
@@ -50,6 +53,7 @@ impl JobScan {
             is_wanted_again: false,
             rollout: RolloutScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
             daemon: None,
+            surge: SurgeScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
         }
     }
 
@@ -84,6 +88,9 @@ impl JobScan {
             if let Some(daemon) = &mut self.daemon {
                 daemon.visit_task(state, task);
             }
+            if let Some(surge) = &mut self.surge {
+                surge.visit(state, task);
+            }
             if self.is_decided(row.state) {
                 break;
             }
@@ -110,7 +117,7 @@ impl JobScan {
     /// Returns true if no further task would add an action.
     fn is_decided(&self, state: JobState) -> bool {
         match state {
-            _ if self.rollout.is_some() || self.daemon.is_some() => false,
+            _ if self.rollout.is_some() || self.daemon.is_some() || self.surge.is_some() => false,
             JobState::Stopping => self.is_unwanted,
             JobState::Running => self.is_unwanted && self.is_wanted_again,
             JobState::Waiting | JobState::Ended { .. } => self.is_unwanted,
@@ -124,7 +131,8 @@ impl JobScan {
             (state == JobState::Stopping && !self.is_alive).then_some(ControllerAction::JobEnd(self.job));
         let rollout = self.rollout.take().and_then(RolloutScan::action);
         let daemon = self.daemon.take().map(DaemonScan::actions).unwrap_or_default();
-        [unwanted, again, ended, rollout].into_iter().flatten().chain(daemon).collect()
+        let surge = self.surge.take().and_then(SurgeScan::action);
+        [unwanted, again, ended, rollout, surge].into_iter().flatten().chain(daemon).collect()
     }
 }
 

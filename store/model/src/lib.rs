@@ -10,6 +10,7 @@
 //! the errors of fields.
 
 pub mod daemon;
+pub mod disruption;
 mod field_error;
 pub mod id;
 pub mod job;

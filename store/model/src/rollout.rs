@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_aside};
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
 use crate::job::{
@@ -41,6 +42,8 @@ pub struct RolloutRules {
     pub canaries: u32,
     /// Whether they promote the version themselves.
     pub auto_promote: bool,
+    /// How many more healthy tasks of the owner it may end; `None`: no limit.
+    pub disruptions_left: Option<u32>,
     /// Whether the tasks run only together, so that all are replaced at once.
     pub together: bool,
     /// Whether it ends no attempt, and only waits for those of earlier versions: the job is batch work.
@@ -59,15 +62,18 @@ impl RolloutRules {
             version: rollout.version,
             count,
             surge: rollout.surge,
-            // What surges for an earlier version does not have to suffice: perhaps none of it serves.
-            unavailable_max: update
-                .unavailable(wanted, spec.surge(count).max(spec.canaries(count)).min(rollout.surge)),
+            unavailable_max: away_max(
+                spec,
+                JobSize { count, wanted, surge: rollout.surge },
+                DisruptionCause::Rollout,
+            ),
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
             deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
             on_failure: update.on_failure,
             canaries: rollout.canaries,
             auto_promote: update.auto_promote,
+            disruptions_left: update.disruptions_max.map(|most| most.saturating_sub(rollout.disruptions)),
             together: spec.is_gang(),
             waits: spec.kind == JobKind::Batch,
             daemon_since_ms: (spec.kind == JobKind::Daemon).then_some(rollout.begun_ms),
@@ -79,28 +85,14 @@ impl RolloutRules {
         Self::of(spec, rollout, row.owner_count(), row.wanted_count())
     }
 
-    /// Returns true if nothing begins the task soon, so that it neither holds up the others nor is waited for. It has
-    /// ended for good, or its daemon job has had no room for it since before the rollout, or since its node was given
-    /// it.
+    /// As [`is_aside`], for the rollout of the job.
     fn is_aside(&self, task: &TaskRow) -> bool {
-        match task.state {
-            TaskState::Dead => !task.is_spared(),
-            TaskState::Pending => self.daemon_since_ms.is_some_and(|since_ms| {
-                task.failures == 0 && (task.spec_version == 0 || task.changed_ms < since_ms)
-            }),
-            TaskState::Held
-            | TaskState::Assigned
-            | TaskState::Starting
-            | TaskState::Running
-            | TaskState::Stopping
-            | TaskState::Releasing
-            | TaskState::Lost => false,
-        }
+        is_aside(task, self.daemon_since_ms)
     }
 
     /// How many healthy attempts may be ended while so many tasks are available.
     fn healthy_left(&self, available: u32) -> u32 {
-        available.saturating_add(self.unavailable_max).saturating_sub(self.count)
+        healthy_left(available, self.unavailable_max, self.count)
     }
 }
 
@@ -240,8 +232,10 @@ pub struct RolloutView {
     settled: u32,
     /// Tasks that surge and do not wait for a node.
     surging: u32,
-    /// Whether a stale attempt has not ended yet.
+    /// Whether a stale attempt has not ended yet, besides healthy ones of the owner.
     stale: bool,
+    /// Healthy stale attempts of the owner.
+    stale_healthy: u32,
     /// Stale attempts that serve nobody, and those that are healthy.
     idle: Vec<(TaskId, Incarnation)>,
     healthy: Vec<(TaskId, Incarnation)>,
@@ -269,8 +263,10 @@ pub enum RolloutStep {
     Canaries(CanaryHealth),
     /// The canaries are healthy, and promote the version.
     Promote,
-    /// Every task has a healthy attempt of the version in force.
-    Done,
+    /// Every task has a healthy attempt of the version in force, except so many that it may not end any more.
+    Done {
+        skipped: u32,
+    },
     Fail(RolloutFailure),
 }
 
@@ -304,7 +300,9 @@ impl RolloutView {
             TaskState::Dead => {}
             _ if rules.waits && is_earlier => self.stale = true,
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
-                self.stale = true;
+                let may_stay = is_healthy && owned > 0;
+                self.stale |= !may_stay;
+                self.stale_healthy = self.stale_healthy.saturating_add(u32::from(may_stay));
                 self.available = self.available.saturating_add(u32::from(is_healthy));
                 let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
                 if found.len() < REPLACED_MAX {
@@ -316,7 +314,8 @@ impl RolloutView {
             // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
                 self.settled = self.settled.saturating_add(owned);
-                self.available = self.available.saturating_add(u32::from(is_healthy));
+                let holds_none_up = is_healthy || (owned > 0 && task.keeps_failing());
+                self.available = self.available.saturating_add(u32::from(holds_none_up));
             }
             TaskState::Running if is_healthy => self.visit_healthy(task, rules, now_ms),
             _ => {}
@@ -360,7 +359,12 @@ impl RolloutView {
             return RolloutStep::Wait { due_ms: None };
         }
         if rules.waits {
-            return if self.stale { RolloutStep::Wait { due_ms: None } } else { RolloutStep::Done };
+            let is_stale = self.stale || self.stale_healthy > 0;
+            return if is_stale {
+                RolloutStep::Wait { due_ms: None }
+            } else {
+                RolloutStep::Done { skipped: 0 }
+            };
         }
         if let Some((index, failures)) = self.failing.filter(|(_, failures)| *failures > rules.failures_max) {
             return RolloutStep::Fail(RolloutFailure::TaskFails { index, failures });
@@ -368,8 +372,10 @@ impl RolloutView {
         if let Some(step) = self.canary_step(rollout, rules) {
             return step;
         }
-        if rules.canaries == 0 && !self.stale && self.settled >= rules.count {
-            return RolloutStep::Done;
+        let skipped = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
+        let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == skipped;
+        if rules.canaries == 0 && !self.stale && is_settled {
+            return RolloutStep::Done { skipped };
         }
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
@@ -382,7 +388,15 @@ impl RolloutView {
         let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };
         let healthy = if rules.together { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
         let mut replaced = std::mem::take(&mut self.idle);
-        replaced.extend(self.healthy.drain(..).take(healthy));
+        let mut owned_left = rules.disruptions_left.unwrap_or(u32::MAX);
+        // Nobody misses what surges.
+        let may_end = |(task, _): &(TaskId, Incarnation)| {
+            let is_owned = task.index < rules.count;
+            let is_left = !is_owned || owned_left > 0;
+            owned_left = owned_left.saturating_sub(u32::from(is_owned));
+            is_left
+        };
+        replaced.extend(self.healthy.drain(..).filter(may_end).take(healthy));
         replaced.truncate(REPLACED_MAX);
         if replaced.is_empty() {
             let due_ms = self.due_ms.map_or(end_ms, |due_ms| due_ms.min(end_ms));
@@ -409,34 +423,4 @@ pub fn canaries_healthy<'r>(
 /// failure waits for its time. A task without a row waits for a node too.
 pub fn waits_for_node(task: &TaskRow) -> bool {
     task.is_spared() || (task.state == TaskState::Pending && task.failures == 0)
-}
-
-/// Those of `attempts` that a step may end by `rows`, which are all rows of the job. It counts healthy attempts of any
-/// version.
-pub fn attempts_within<'r>(
-    rules: &RolloutRules,
-    rows: impl Iterator<Item = &'r TaskRow>,
-    attempts: &[(TaskId, Incarnation)],
-) -> Vec<(TaskId, Incarnation)> {
-    if rules.canaries > 0 {
-        return attempts.iter().filter(|(task, _)| task.index >= rules.count).copied().collect();
-    }
-    let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
-    for row in rows.filter(|row| row.id.index < rules.count.saturating_add(rules.surge)) {
-        if row.is_healthy() {
-            healthy.insert(row.id);
-        }
-        over = over.saturating_add(usize::from(rules.is_aside(row) && row.id.index < rules.count));
-    }
-    let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
-    let mut left = rules.healthy_left(available);
-    let mut may_end = |task: &TaskId| {
-        if !healthy.contains(task) {
-            return true;
-        }
-        let is_left = left > 0;
-        left = left.saturating_sub(1);
-        is_left
-    };
-    attempts.iter().filter(|(task, _)| may_end(task)).copied().collect()
 }

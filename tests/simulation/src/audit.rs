@@ -4,6 +4,7 @@
 //! It shares the rows' types with the store and none of its decisions. It computes sums, cool-downs, attempts and legal
 //! placements again.
 
+mod budget;
 mod daemon;
 mod evicted;
 mod gang;
@@ -125,6 +126,7 @@ impl Auditor {
             self.require(new, "batch_once", || format!("batch {:?} has committed twice", entry.request));
         }
         self.rollout_check(entry);
+        self.moves_check(entry);
         let mut touched = Touched::default();
         for delta in &entry.deltas {
             self.delta(entry.at_ms, delta, &mut touched);

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use borough_model::daemon::{DaemonRules, NodeFit};
+use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause};
 use borough_model::job::{JobKind, JobState, RolloutState};
 use borough_model::node::NodeState;
 use borough_model::task::{Health, TaskRow};
 use borough_model::{Delta, JobRow, NodeId, TaskId, TaskState};
-use borough_scheduler_core::{CellSettings, Explanation, Snapshot, WaitReason, explain, explain_job};
+use borough_scheduler_core::{
+    CellSettings, Explanation, Snapshot, WaitReason, explain, explain_elsewhere, explain_job,
+};
 use borough_store::check::CellRows;
 
 /// The unfinished work of the cell at `now_ms`, for people; empty if it is at rest.
@@ -53,6 +56,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
                 stuck = true;
             }
             open.extend(daemon_unsettled(rows, job).into_iter().map(|what| format!("{name}: {what}")));
+            open.extend(drain_unsettled(rows, &snapshot, job, now_ms).map(|what| format!("{name}: {what}")));
             open.extend(rollout_unsettled(rows, job, stuck).map(|what| format!("{name}: {what}")));
         }
     }
@@ -97,6 +101,23 @@ fn task_unsettled(row: &TaskRow) -> Option<String> {
         TaskState::Running if row.health == Health::Healthy => None,
         state => Some(format!("{} is {state:?} on {:?}, {:?}", row.id, row.node, row.health)),
     }
+}
+
+/// A healthy task stays on a drained node only if it fits on no other node, or its job can spare none now.
+fn drain_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64) -> Option<String> {
+    let spec = rows.specs.get(&(job.id, job.spec_version))?;
+    let of_job = || rows.tasks.values().filter(|row| row.id.job == job.id);
+    let drains = |row: &&TaskRow| {
+        let node = row.charged_node().and_then(|node| rows.nodes.get(&node));
+        row.id.index < job.count && node.is_some_and(|node| node.draining && node.state == NodeState::Ready)
+    };
+    let fits = |row: &&TaskRow| explain_elsewhere(snapshot, job.id, row.id.index, now_ms).fits();
+    let budget = DisruptionBudget::of(spec, job, DisruptionCause::Move);
+    if spec.is_gang() || BudgetUse::of_rows(&budget, of_job(), now_ms).left(&budget) == 0 {
+        return None;
+    }
+    let may_leave = of_job().filter(drains).find(fits)?;
+    Some(format!("task {} may leave its drained node", may_leave.id.index))
 }
 
 /// The rollout of a service is over or paused, or its healthy canaries wait. If some of its tasks have no node, it may

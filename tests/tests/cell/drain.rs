@@ -125,14 +125,90 @@ async fn a_drain_and_why_agree_about_a_gang_that_leaves() {
     cell.run("gang.yaml", gang).await;
     cell.borough(&["node", "uncordon", "alpha-2"]).await.ended(0);
     let drain = Following::start(&cell, "drain", &["node", "drain", "alpha-1"]);
-    drain.until_warned(" fit on other nodes, and leave when their jobs can spare them\n").await;
+    drain.until_warned(" fit on other nodes, and leave when their job can spare them: ").await;
     let why = cell.borough(&["why", "gang"]).await.ended(0);
     why.prints(
-        "their node alpha-1 is drained; they fit on other nodes, and leave when their job can spare them",
+        "their node alpha-1 is drained; they fit on other nodes, and leave when their job can spare them: ",
     );
     cell.borough(&["node", "drain", "alpha-1", "--force", "--detach"]).await.ended(0);
     let (_, warned) = drain.ended().await;
     assert!(!warned.contains(" stay"), "{warned}");
     cell.borough(&["job", "stop", "gang"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// A drain keeps to the budget of a job, whatever takes its tasks away. It says the figures and the tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_waits_while_the_job_can_spare_no_task_and_says_so() {
+    let cell = narrow().await;
+    let slow = "name: web\ncount: 2\nupdate: {unavailable_max: 1}\ntask: {command: [sh, -c, 'trap : TERM; while :; do \
+                sleep 0.2; done'], resources: {cpu: 10m, memory: 4MiB}, grace: 8s}\n";
+    cell.run("web.yaml", slow).await;
+    let before = cell.tasks("web").await;
+    let node = before[0].node.as_str();
+    // It takes its grace, and is away for so long.
+    cell.borough(&["task", "restart", "web/1"]).await.ended(0);
+    let drain = Following::start(&cell, "drain", &["node", "drain", node]);
+    let budget = "1 of 2 tasks is away, and 1 may be: task 1 ends\n";
+    drain
+        .until_warned(&format!(
+            "tester/web/0 fits on another node, and leaves when its job can spare it: {budget}"
+        ))
+        .await;
+    assert_eq!(attempt(&cell.tasks("web").await[0]), attempt(&before[0]), "it serves");
+    let why = cell.borough(&["why", "web"]).await.ended(0);
+    let why = why.prints(&format!(
+        "task 0: its node {node} is drained; it fits on another node, and leaves when its job can spare it: {budget}"
+    ));
+    why.prints(&format!("to stop what stays: borough node drain {node} --force"));
+    let status = cell.borough(&["node", "status", node]).await.ended(0);
+    let status = status.prints(&format!(
+        "drain\n  tester/web/0 fits on another node, and leaves when its job can spare it: {budget}"
+    ));
+    status.prints(&format!("  to stop what stays: borough node drain {node} --force\n"));
+    drain.ended().await;
+    let after = cell.tasks_until("web", "both", |tasks| is_up(tasks, 2)).await;
+    assert!(after.iter().all(|task| task.node != node), "{after:?}");
+    cell.borough(&["job", "stop", "web", "--detach"]).await.ended(0);
+    cell.borough(&["node", "drain", &after[0].node, "--force", "--detach"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// Nobody knows when it will serve, so nobody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_that_fails_for_ever_does_not_hold_up_a_drain() {
+    let cell = narrow().await;
+    let failing = "name: web\ncount: 2\nupdate: {unavailable_max: 1}\nrestart: {mode: always, backoff: 10ms}\n\
+                   task: {command: [sleep, 600], resources: {cpu: 10m, memory: 4MiB}, grace: 300ms}\n\
+                   overrides: {1: {command: [sh, -c, 'exit 3']}}\n";
+    let file = cell.file("web.yaml", failing);
+    cell.borough(&["job", "run", &file, "--detach"]).await.ended(0);
+    let fails = |tasks: &[Task]| is_running(&tasks[0]) && tasks.len() == 2 && tasks[1].restarts >= 2;
+    let before = cell.tasks_until("web", "one that fails", fails).await.remove(0);
+    cell.borough(&["node", "drain", &before.node, "--detach"]).await.ended(0);
+    let moved = |tasks: &[Task]| is_running(&tasks[0]) && tasks[0].node != before.node;
+    cell.tasks_until("web", "the move of the other one", moved).await;
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// The further task takes the only room that there is. It serves, so the drain goes on, and the other one waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_with_room_for_one_more_task_leaves_the_one_that_surges() {
+    let cell = narrow().await;
+    let file = wide("web", "").replace("task:", "update: {surge_max: 1, healthy_after: 0s}\ntask:");
+    cell.run("web.yaml", &file).await;
+    let before = cell.tasks("web").await.remove(0);
+    let ran = cell.borough(&["node", "drain", &before.node, "--timeout", "8s"]).await.ended(7);
+    let empty = format!("{} is empty: 1 task not running elsewhere yet", before.node);
+    assert!(ran.stderr.contains(&empty), "{}", ran.stderr);
+    let surges = |tasks: &[Task]| tasks.len() == 2 && is_running(&tasks[1]) && tasks[1].node != before.node;
+    let tasks = cell.tasks_until("web", "one that surges", surges).await;
+    assert_eq!(tasks[0].state(), TaskState::Pending, "{tasks:?}");
+    cell.borough(&["node", "uncordon", &before.node]).await.ended(0);
+    let over = |tasks: &[Task]| is_running(&tasks[0]) && tasks[1].state() == TaskState::Dead;
+    let after = cell.tasks_until("web", "the end of what surges", over).await.remove(0);
+    assert_eq!((after.node, after.incarnation), (before.node, before.incarnation + 1));
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }

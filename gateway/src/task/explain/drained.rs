@@ -7,7 +7,7 @@ use borough_proto::v1;
 use borough_scheduler_core::{Explanation, explain_elsewhere};
 use tonic::Status;
 
-use super::explanation_of;
+use super::{BudgetReport, budget_of, explanation_of};
 use crate::cell::CellContext;
 use crate::job::explanation_message;
 
@@ -41,6 +41,7 @@ pub(super) async fn explained(
     drained: BTreeMap<NodeId, DrainedTasks>,
 ) -> Result<Vec<v1::Explanation>, Status> {
     let now_ms = cell.clock.wall_ms();
+    let budget = if drained.is_empty() { None } else { budget_of(cell, job) };
     let mut explanations = Vec::new();
     for tasks in drained.into_values() {
         let Some(&first) = tasks.staying.first() else { continue };
@@ -50,13 +51,17 @@ pub(super) async fn explained(
         } else {
             None
         };
-        explanations.push(explanation(tasks, asked.as_ref()));
+        explanations.push(explanation(tasks, asked.as_ref(), budget.as_ref()));
     }
     Ok(explanations)
 }
 
 /// `elsewhere` is about the first of the tasks; `None`: nobody has asked.
-fn explanation(tasks: DrainedTasks, elsewhere: Option<&Explanation>) -> v1::Explanation {
+fn explanation(
+    tasks: DrainedTasks,
+    elsewhere: Option<&Explanation>,
+    budget: Option<&BudgetReport>,
+) -> v1::Explanation {
     let DrainedTasks { node, staying, .. } = tasks;
     let (its, it_fits, stays) = match staying.as_slice() {
         [_] => ("its", "it fits on another node, and leaves when its job can spare it", "it stays"),
@@ -67,8 +72,10 @@ fn explanation(tasks: DrainedTasks, elsewhere: Option<&Explanation>) -> v1::Expl
     match elsewhere {
         None => explanation_of(staying, format!("{its} node {node} is drained"), details),
         Some(found) if found.fits() => {
-            let headline = format!("{its} node {node} is drained; {it_fits}");
-            explanation_of(staying, headline, Vec::new())
+            let mut headline = format!("{its} node {node} is drained; {it_fits}");
+            headline.extend(budget.map(|budget| format!(": {}", budget.text)));
+            let waits = budget.is_some_and(|budget| !budget.is_left);
+            explanation_of(staying, headline, if waits { details } else { Vec::new() })
         }
         Some(found) => {
             let why = explanation_message(Vec::new(), found);
@@ -97,16 +104,23 @@ mod tests {
         tasks.add(0, TaskState::Running);
         tasks.add(1, TaskState::Stopping);
         let full = Explanation { elsewhere: true, nodes: 2, ..Explanation::default() };
-        let stays = explanation(tasks.clone(), Some(&full));
+        let stays = explanation(tasks.clone(), Some(&full), None);
         let expected = "its node n1 is drained, and it stays: fits on none of 2 other nodes; can never fit any other node";
         assert!(stays.headline.starts_with(expected), "{}", stays.headline);
         assert!(stays.details.iter().any(|line| line.ends_with("borough node uncordon n1")));
         assert_eq!((stays.indexes, stays.nodes), (vec![0], 2));
         let turn = vec![WaitReason::Turn { ahead: Ahead::default() }];
-        let leaves = explanation(tasks.clone(), Some(&Explanation { waits: turn, nodes_fit: 1, ..full }));
-        assert!(leaves.headline.contains("it fits on another node, and leaves"), "{}", leaves.headline);
+        let fits = Explanation { waits: turn, nodes_fit: 1, ..full };
+        for is_left in [true, false] {
+            let budget = BudgetReport { text: "1 of 2 tasks is away, and 1 may be".to_owned(), is_left };
+            let leaves = explanation(tasks.clone(), Some(&fits), Some(&budget));
+            let expected = "it fits on another node, and leaves when its job can spare it: 1 of 2 tasks is away, \
+                            and 1 may be";
+            assert!(leaves.headline.ends_with(expected), "{}", leaves.headline);
+            assert_eq!(leaves.details.is_empty(), is_left, "{:?}", leaves.details);
+        }
         tasks.add(2, TaskState::Running);
-        let unasked = explanation(tasks, None);
+        let unasked = explanation(tasks, None, None);
         assert_eq!(unasked.headline, "their node n1 is drained");
     }
 }

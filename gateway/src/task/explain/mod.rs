@@ -3,6 +3,7 @@
 //! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, probes that do not pass,
 //! drained and lost nodes, and agents that do not answer.
 
+mod budget;
 mod daemon;
 mod drained;
 mod failing;
@@ -19,6 +20,7 @@ use borough_scheduler_core::{Explanation, WaitReason, explain, explain_elsewhere
 use borough_store::lease::SCHEDULER_DEFAULT;
 use tonic::Status;
 
+use self::budget::{BudgetReport, budget_report};
 use self::rows::{RowsFound, rows_found};
 pub(super) use self::silent::silence_text;
 use super::message::{job_found, task_found};
@@ -53,8 +55,10 @@ pub(super) async fn task_explained(
         explained.retain(|(indexes, explanation)| !is_said_by_rows(indexes, explanation, &found));
         rows_explained(cell, job, found).await?
     };
+    let budget = if elsewhere { budget_of(cell, job) } else { None };
     let of_nodes = explained.into_iter().map(|(indexes, explanation)| {
         let mut message = explanation_message(indexes, &explanation);
+        message.budget = budget.as_ref().map_or_else(String::new, |budget| budget.text.clone());
         if let Some(unserved) = &unserved {
             message.summary = format!("{unserved}; {}", message.summary);
             message.headline = format!("{unserved}; {}", message.headline);
@@ -64,6 +68,11 @@ pub(super) async fn task_explained(
     let short = if index.is_none() { cell.state(|state| daemon::unadmitted(state, job))? } else { None };
     let explanations = of_nodes.chain(of_rows).chain(short).collect();
     Ok(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) })
+}
+
+fn budget_of(cell: &CellContext, job: JobId) -> Option<BudgetReport> {
+    let now_ms = cell.clock.wall_ms();
+    cell.mirror.read(|state| budget_report(state, job, now_ms))
 }
 
 /// That no worker serves the scheduler of the job, if so.

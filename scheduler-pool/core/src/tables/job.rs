@@ -179,7 +179,7 @@ impl CellJob {
 
     /// How many more of its tasks its disruption budget lets go; `None`: it has no budget.
     pub(crate) fn disruptions_left(&self) -> Option<u32> {
-        let down_max = self.spec_current()?.preemption?.down_max?;
+        let down_max = self.spec_current()?.evictions.down_max(self.count())?;
         Some(down_max.saturating_sub(self.count().saturating_sub(self.up)))
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use borough_model::disruption::EvictionBudget;
 use borough_model::job::{
     Affinity, After, Constraint, GangTopology, JobKind, PortSpec, PreemptionSpec, Spread, Toleration,
 };
@@ -30,6 +31,8 @@ pub struct PlanSpec {
     /// The profile that scores its nodes; `None` for the cell's, also if this release does not know the named one.
     pub(crate) profile: Option<ScoringProfile>,
     pub(crate) preemption: Option<PreemptionSpec>,
+    /// How many of its tasks evictions should leave without a place.
+    pub(crate) evictions: EvictionBudget,
     topology: Option<GangTopology>,
     pub(crate) roles: Vec<PlanRole>,
     /// What tasks without a role or override ask for.
@@ -77,6 +80,7 @@ impl PlanSpec {
             scheduler: spec.scheduler.clone(),
             profile: spec.profile.as_deref().and_then(|profile| profile.parse().ok()),
             preemption: spec.preemption,
+            evictions: EvictionBudget::of(spec),
             topology: spec.gang_topology().cloned(),
             roles: roles.collect(),
             resources: spec.task.resources.clone(),

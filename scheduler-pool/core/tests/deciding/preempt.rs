@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use borough_model::job::{Band, band};
+use borough_model::job::{Band, JobKind, band};
 use borough_model::node::{node_alloc_forgo, node_alloc_release};
 use borough_model::task::leave_due_ms;
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskRow, TaskState};
@@ -110,7 +110,15 @@ fn work_lost(stored: &StoredCell, node: NodeId, row: &TaskRow) -> u64 {
 /// How many more evictions of a job its budget allows; `None` without a budget.
 fn budget(stored: &StoredCell, job: JobId) -> Option<u32> {
     let (row, spec) = stored.jobs.get(&job)?;
-    let down_max = spec.preemption?.down_max?;
+    // What a service says for every cause holds for evictions too, unless it says another bound for these.
+    let own = spec.preemption.and_then(|preemption| preemption.down_max);
+    let serves = spec.kind == JobKind::Service && !spec.is_gang();
+    let of_update = || {
+        let update = spec.update.filter(|_| serves)?;
+        let share = update.unavailable_percent_max.map(|percent| row.count * percent / 100);
+        Some(update.unavailable_max.max(share)?.max(1))
+    };
+    let down_max = own.or_else(of_update)?;
     let up = stored.tasks.values().filter(|task| task.id.job == job);
     let up = up.filter(|task| placed(task) || task.state == TaskState::Dead).count();
     Some(down_max.saturating_sub(row.count.saturating_sub(u32::try_from(up).expect("few"))))

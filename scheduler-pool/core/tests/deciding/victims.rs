@@ -1,6 +1,6 @@
 //! Which tasks are evicted, by example: cases that random cells rarely meet.
 
-use borough_model::job::PreemptionSpec;
+use borough_model::job::{JobKind, PreemptionSpec, UpdateSpec};
 use borough_model::resource::resources_add;
 use borough_model::task::{Charge, ChargeOwner};
 use borough_model::{
@@ -88,6 +88,32 @@ fn evictions_of_the_same_plan_count_against_a_budget() {
     // The cheapest of all, and then not the next cheapest: that would be beyond the budget.
     let of = |job| victims.iter().filter(|task| task.job == job).count();
     assert_eq!((of(LOW), of(OTHER)), (1, 1), "{victims:?}");
+}
+
+/// What a service says for rollouts and drains is a preference for evictions. A higher priority gets the room anyway.
+#[test]
+fn evictions_keep_to_the_budget_of_a_service_while_other_victims_suffice() {
+    let update = UpdateSpec { unavailable_max: Some(1), ..UpdateSpec::default() };
+    let service =
+        |down_max| JobSpec { kind: JobKind::Service, update: Some(update), ..job("low", 2, 100, down_max) };
+    let evicted = |spec: &JobSpec, others: u32| {
+        let mut stored = stored_cell(2 + u64::from(others), 1);
+        stored.job_submit(LOW, spec);
+        stored.job_submit(OTHER, &job("other", 2, 100, None));
+        for index in 0..2 {
+            resident(&mut stored, (LOW, index), u64::from(index), 10, |_| ());
+        }
+        for index in 0..others {
+            resident(&mut stored, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
+        }
+        stored.job_submit(HIGH, &job("high", 2, 150, None));
+        let victims = victims(&planned(&stored));
+        victims.iter().filter(|task| task.job == LOW).count()
+    };
+    assert_eq!(evicted(&job("low", 2, 100, None), 2), 2, "the cheapest of all");
+    assert_eq!(evicted(&service(None), 2), 1, "one may be away");
+    assert_eq!(evicted(&service(Some(2)), 2), 2, "a bound of its own for evictions");
+    assert_eq!(evicted(&service(None), 0), 2, "nothing else helps");
 }
 
 #[test]

@@ -200,23 +200,7 @@ impl Drain<'_> {
         if stopping > 0 {
             lines.push(format!("{} stopping: drain delay, SIGTERM, grace", tally(stopping, "task")));
         }
-        let mut reasons = LeftReasons::default();
-        for task in names.iter().take(EXPLAINED_MAX) {
-            let answer = match left {
-                Left::There(_) => self.client.task_explain_elsewhere(task).await,
-                Left::Nowhere(_) => self.client.task_explain(&task.job, Some(task.index)).await,
-            };
-            match answer {
-                Ok(answer) => reasons.add(task, answer, left),
-                // It has just ended.
-                Err(ClientError::Refused(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        lines.extend(reasons.texts());
-        if names.len() > EXPLAINED_MAX {
-            lines.push(format!("and {} more", tally(names.len() - EXPLAINED_MAX, "task")));
-        }
+        lines.extend(left_explained(self.client, &names, left).await?);
         Ok(lines)
     }
 
@@ -241,6 +225,34 @@ impl Drain<'_> {
     }
 }
 
+/// Why tasks stay on their drained node: a few lines per reason.
+pub(super) async fn staying_explained(client: &Client, tasks: &[Task]) -> Result<Vec<String>, Failure> {
+    let staying = alive(tasks).filter(|task| !is_ending(task.state())).map(name_of).collect::<Vec<_>>();
+    left_explained(client, &staying.iter().collect::<Vec<_>>(), &Left::There(Vec::new())).await
+}
+
+/// Why some of the tasks are left, by the cell.
+async fn left_explained(client: &Client, names: &[&TaskRef], left: &Left) -> Result<Vec<String>, Failure> {
+    let mut reasons = LeftReasons::default();
+    for task in names.iter().take(EXPLAINED_MAX) {
+        let answer = match left {
+            Left::There(_) => client.task_explain_elsewhere(task).await,
+            Left::Nowhere(_) => client.task_explain(&task.job, Some(task.index)).await,
+        };
+        match answer {
+            Ok(answer) => reasons.add(task, answer, left),
+            // It has just ended.
+            Err(ClientError::Refused(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut lines: Vec<String> = reasons.texts().collect();
+    if names.len() > EXPLAINED_MAX {
+        lines.push(format!("and {} more", tally(names.len() - EXPLAINED_MAX, "task")));
+    }
+    Ok(lines)
+}
+
 fn alive(tasks: &[Task]) -> impl Iterator<Item = &Task> {
     tasks.iter().filter(|task| task.state() != TaskState::Dead)
 }
@@ -261,8 +273,8 @@ fn left_text(node: &str, left: &Left) -> String {
 /// Why a task is left.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LeftReason {
-    /// It fits on another node.
-    Fits,
+    /// It fits on another node; the text is the disruption budget of its job.
+    Fits(String),
     /// It stays; the text says why no other node takes it.
     Stays(String),
     /// It has left and waits for a node; the text says why.
@@ -279,7 +291,10 @@ impl LeftReasons {
             answer.explanations.into_iter().map(ExplanationView::from).collect();
         let text: String = views.iter().map(ExplanationView::text).collect();
         let reason = match left {
-            Left::There(_) if views.iter().all(|view| view.fits) => LeftReason::Fits,
+            Left::There(_) if views.iter().all(|view| view.fits) => {
+                let budget = views.iter().find(|view| !view.budget.is_empty());
+                LeftReason::Fits(budget.map(|view| format!(": {}", view.budget)).unwrap_or_default())
+            }
             Left::There(_) => LeftReason::Stays(text),
             Left::Nowhere(_) => LeftReason::Waits(text),
         };
@@ -291,10 +306,12 @@ impl LeftReasons {
         self.0.iter().map(|(reason, tasks)| {
             let is_one = tasks.len() == 1;
             let text = match reason {
-                LeftReason::Fits if is_one => {
-                    "fits on another node, and leaves when its job can spare it".to_owned()
+                LeftReason::Fits(budget) if is_one => {
+                    format!("fits on another node, and leaves when its job can spare it{budget}")
                 }
-                LeftReason::Fits => "fit on other nodes, and leave when their jobs can spare them".to_owned(),
+                LeftReason::Fits(budget) => {
+                    format!("fit on other nodes, and leave when their job can spare them{budget}")
+                }
                 LeftReason::Stays(why) => format!("{}: {why}", if is_one { "stays" } else { "stay" }),
                 LeftReason::Waits(why) => format!("{}: {why}", if is_one { "waits" } else { "wait" }),
             };
@@ -321,11 +338,14 @@ mod tests {
     fn a_task_of_a_gang_that_only_waits_for_its_turn_leaves() {
         let (mut reasons, there) = (LeftReasons::default(), Left::There(Vec::new()));
         let headline = "waits for its turn".to_owned();
-        let turn = Explanation { headline, fits: true, ..Explanation::default() };
+        let budget = "1 of 3 tasks is away, and 1 may be: task 2 ends".to_owned();
+        let turn = Explanation { headline, fits: true, budget, ..Explanation::default() };
         let answer = ExplainTaskResponse { explanations: vec![turn], cursor: None };
         reasons.add(&TaskRef { job: JobRef::new("ann", "gang"), index: 0 }, answer, &there);
         let texts: Vec<String> = reasons.texts().collect();
-        assert_eq!(texts, ["ann/gang/0 fits on another node, and leaves when its job can spare it"]);
+        let expected = "ann/gang/0 fits on another node, and leaves when its job can spare it: 1 of 3 tasks is away, \
+                        and 1 may be: task 2 ends";
+        assert_eq!(texts, [expected]);
     }
 
     #[test]

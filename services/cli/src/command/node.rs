@@ -4,7 +4,7 @@ use borough_client::{Client, NodeFilter};
 use borough_proto::v1::{LabelMatch, Node, WatchFilter};
 
 use super::confirm::{Intent, confirm};
-use super::drain::drain;
+use super::drain::{drain, staying_explained};
 use super::list::{NoRows, list_page};
 use super::node_bulk::{cordon_all, drain_all, uncordon_all};
 use super::removed::{labels_absent, taints_absent};
@@ -13,7 +13,7 @@ use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{DrainArguments, Global, NodeStateOrCondition, NodeVerb, WatchArguments, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
+use crate::output::{Foreign, NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -105,8 +105,10 @@ async fn status(
     let fetch = async |_| {
         let node = client.node_get(name).await?;
         let (tasks, _) = client.task_list_of_node(name).await?;
+        let drain = if node.draining { staying_explained(client, &tasks).await? } else { Vec::new() };
         let tasks = tasks.into_iter().map(TaskOutput::from).collect();
-        Ok(NodeStatusView { node: node.into(), tasks })
+        let drain = drain.iter().flat_map(|text| text.lines()).map(Foreign::from).collect();
+        Ok(NodeStatusView { node: node.into(), drain, tasks })
     };
     if watching.watch {
         let watched = WatchedView::Cell(client.clone(), changes_of(name));

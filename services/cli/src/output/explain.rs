@@ -39,6 +39,9 @@ pub(crate) struct ExplanationView {
     /// Whether the scheduler would place the tasks now, or once it is their turn.
     #[serde(skip)]
     pub(crate) fits: bool,
+    /// The disruption budget of the job, and which tasks use it; empty: it is not about room elsewhere.
+    #[serde(skip)]
+    pub(crate) budget: Foreign,
     /// The probe that has not passed; null: it is not about the health of tasks that run.
     pub(crate) probe: Option<Foreign>,
     /// Since when the first of those tasks runs; null without a probe.
@@ -106,6 +109,7 @@ impl From<v1::Explanation> for ExplanationView {
             exit: explanation.exit.map(ExitView::from),
             next_start_ms: Some(explanation.next_start_ms).filter(|&at| at > 0),
             fits: explanation.fits,
+            budget: explanation.budget.into(),
             probe: Some(Foreign::from(explanation.probe)).filter(|probe| !probe.is_empty()),
             unhealthy_since_ms: Some(explanation.unhealthy_since_ms).filter(|&since| since > 0),
             rollout: None,

@@ -203,7 +203,11 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
         ("tasks", table(&[TaskOutput::from(task())], style)),
         ("exit", ExitView::from(task().exit.unwrap()).text()),
         ("nodes", table(&[NodeOutput::from(node())], style)),
-        ("node", NodeStatusView { node: node().into(), tasks: vec![task().into()] }.text(style)),
+        (
+            "node",
+            NodeStatusView { node: node().into(), drain: vec![HOSTILE.into()], tasks: vec![task().into()] }
+                .text(style),
+        ),
         ("cells", table(&[cell()], style)),
         ("cell", cell().text(style)),
         ("endpoints", table(&[EndpointView::from(endpoint())], style)),

@@ -48,7 +48,8 @@ pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rollout::{
-    RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, surge_waits_text,
+    RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, skipped_text,
+    surge_waits_text,
 };
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,

@@ -231,6 +231,8 @@ impl Tabular for NodeOutput {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeStatusView {
     pub(crate) node: NodeOutput,
+    /// What its drain waits for; empty if it is not drained, or nothing stays there.
+    pub(crate) drain: Vec<Foreign>,
     pub(crate) tasks: Vec<TaskOutput>,
 }
 
@@ -262,6 +264,11 @@ impl NodeStatusView {
                 failure.error
             );
             text.push_str(&line);
+        }
+        if !self.drain.is_empty() {
+            text.push_str("drain\n");
+            text.extend(self.drain.iter().map(|line| format!("  {line}\n")));
+            text.push_str(&format!("  to stop what stays: borough node drain {} --force\n", node.name));
         }
         for (head, map) in [("attributes", &node.attributes), ("labels", &node.labels)] {
             if !map.is_empty() {

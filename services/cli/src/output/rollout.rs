@@ -11,8 +11,9 @@ pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
     if let Some(daemon) = &job.daemon {
         return daemon.indexes;
     }
-    let surge = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
-    job.count.saturating_add(surge)
+    // An older gateway says only what surges for a rollout.
+    let for_rollout = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+    job.count.saturating_add(job.surge.max(for_rollout))
 }
 
 /// So many canaries, with their verb.
@@ -23,6 +24,15 @@ pub(crate) fn canaries_text(canaries: u32) -> String {
 /// Returns true if a job in this state has tasks that a rollout replaces.
 fn is_live(job_state: &str) -> bool {
     matches!(job_state, "waiting" | "running")
+}
+
+/// That a rollout has left so many tasks alone, since it could end no more healthy ones.
+pub(crate) fn skipped_text(tasks: u32) -> String {
+    let (keeps, it, begins) = if tasks == 1 { ("keeps", "it", "begins") } else { ("keep", "they", "begin") };
+    let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
+    format!(
+        "{tasks} skipped by `update.disruptions_max` {keeps} the earlier version until {it} {begins} again"
+    )
 }
 
 /// That so many tasks are to surge and have no node.
@@ -72,6 +82,10 @@ pub(crate) struct RolloutOutput {
     pub(crate) surge_unplaced: Option<u32>,
     /// The healthy ones of them; null: not known.
     pub(crate) surge_healthy: Option<u32>,
+    /// Healthy tasks of the job's own that it has ended.
+    pub(crate) disruptions: u32,
+    /// Tasks that kept an earlier version when it was done: it could end no more healthy ones.
+    pub(crate) skipped: u32,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -90,6 +104,8 @@ impl From<v1::Rollout> for RolloutOutput {
             healthy: rollout.progress.map(|progress| progress.healthy),
             surge: rollout.surge,
             canaries: rollout.canaries,
+            disruptions: rollout.disruptions,
+            skipped: rollout.skipped,
             canaries_healthy_ms: Some(rollout.canaries_healthy_ms).filter(|at_ms| *at_ms > 0),
             surge_unplaced: rollout
                 .progress
@@ -147,6 +163,9 @@ impl RolloutOutput {
             (None, None) => {}
         }
         text.push_str(&format!(", {}", self.state_word(job_state)));
+        if self.skipped > 0 && is_live(job_state) {
+            text.push_str(&format!("; {}", self.skipped_text()));
+        }
         if let Some(canaries) = self.canaries_text().filter(|_| is_live(job_state)) {
             text.push_str(&format!("; {canaries}"));
         }
@@ -165,6 +184,11 @@ impl RolloutOutput {
             text.push_str(&format!("; version {reverts} failed{why}"));
         }
         text
+    }
+
+    /// Which tasks it has left alone, and why.
+    fn skipped_text(&self) -> String {
+        skipped_text(self.skipped)
     }
 
     /// What its canaries wait for; `None`: it has none.
@@ -245,6 +269,7 @@ impl RolloutStatusView {
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("canaries", if is_over { String::new() } else { self.canaries_text() }),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
+            ("skipped", if rollout.skipped > 0 { rollout.skipped_text() } else { String::new() }),
             ("batch", batch.to_owned()),
             ("earlier", versions),
         ];

@@ -412,7 +412,7 @@ fn nodes_and_cells() {
         attributes: [("rack".to_owned(), "r1".to_owned())].into(),
         ..Default::default()
     };
-    let view = NodeStatusView { node: node.into(), tasks: Vec::new() };
+    let view = NodeStatusView { node: node.into(), drain: Vec::new(), tasks: Vec::new() };
     check(
         &table(std::slice::from_ref(&view.node), &Style::default()),
         &expect![[r#"

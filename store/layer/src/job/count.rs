@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use borough_kv::Transaction;
-use borough_model::job::{COUNT_MAX, CountRefused, JobEvent, JobRow, JobSpec, Rollout};
+use borough_model::job::{COUNT_MAX, CountRefused, JobEvent, JobMoves, JobRow, JobSpec, Rollout};
 use borough_model::resource::resources_sub;
 use borough_model::task::{TaskRow, TaskState, Verdict};
 
@@ -38,7 +38,14 @@ pub(super) async fn count_set(
         })
     })?;
     let wanted = count.saturating_add(before.surge());
-    wanted_set(tx, changes, before, spec, wanted, None).await
+    wanted_set(tx, changes, before, spec, wanted, Surge::Same).await
+}
+
+/// What changes with the count of a job, in the same event: what surges, and what for.
+enum Surge {
+    Same,
+    Rollout(Box<Rollout>),
+    Moves(Box<JobMoves>),
 }
 
 /// Sets the rollout of a job, and with it how many tasks surge beside those that its owner wants. Charges or releases
@@ -51,15 +58,33 @@ pub(crate) async fn surge_set(
     spec: &JobSpec,
     rollout: Rollout,
 ) -> StoreResult<JobRow> {
-    let wanted = before.owner_count().saturating_add(rollout.surge);
+    let wanted = before.owner_count().saturating_add(rollout.surge).saturating_add(before.moves_surge());
     if wanted == before.count {
         return job_event(tx, changes, before, &JobEvent::RolloutSet { rollout: Box::new(rollout) });
     }
-    wanted_set(tx, changes, before, spec, wanted, Some(Box::new(rollout))).await
+    wanted_set(tx, changes, before, spec, wanted, Surge::Rollout(Box::new(rollout))).await
+}
+
+/// Sets what moves leave in the row of a job, and with it how many tasks surge for them. Charges or releases the
+/// difference; if the quota has no room for it, nothing is written.
+pub(crate) async fn moves_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    spec: &JobSpec,
+    moves: JobMoves,
+) -> StoreResult<JobRow> {
+    let others = before.count.saturating_sub(before.moves_surge());
+    let wanted = others.saturating_add(moves.surge);
+    let moves = Box::new(moves);
+    if wanted == before.count {
+        return job_event(tx, changes, before, &JobEvent::MovesSet { moves });
+    }
+    wanted_set(tx, changes, before, spec, wanted, Surge::Moves(moves)).await
 }
 
 /// How many indexes must surge so that `surge` of them can run. A task that has ended for good does not run again.
-pub(super) async fn surge_with_dead(
+pub(crate) async fn surge_with_dead(
     tx: &Transaction,
     changes: &ChangeSet,
     job: &JobRow,
@@ -78,7 +103,7 @@ pub(super) async fn surge_with_dead(
     Ok(wanted.min(COUNT_MAX.saturating_sub(first)))
 }
 
-/// Sets the count of a job whose row was read with a conflict, and its rollout if one is given.
+/// Sets the count of a job whose row was read with a conflict, and what surges with it if that is given.
 ///
 /// The rows from the lower of both counts on show which indexes were never placed (their charge is the job's). They
 /// also show which tasks have ended and were or will be counted. They are read without conflicts, under the token of
@@ -94,11 +119,16 @@ async fn wanted_set(
     before: &JobRow,
     spec: &JobSpec,
     count: u32,
-    rollout: Option<Box<Rollout>>,
+    surge: Surge,
 ) -> StoreResult<JobRow> {
     if count == before.count {
         return Ok(before.clone());
     }
+    let (rollout, moves) = match surge {
+        Surge::Same => (None, None),
+        Surge::Rollout(rollout) => (Some(rollout), None),
+        Surge::Moves(moves) => (None, Some(moves)),
+    };
     let charged = JobRow { rollout: rollout.clone().or_else(|| before.rollout.clone()), ..before.clone() };
     let held = job_specs_held(tx, changes.space(), &charged).await?;
     let basis = ChargeBasis::with(&charged, spec, &held);
@@ -124,6 +154,7 @@ async fn wanted_set(
             succeeded: before.succeeded.saturating_sub(succeeded),
             failed: before.failed.saturating_sub(failed),
             rollout,
+            moves,
         }
     } else {
         let new = charge_without(&basis, before.count..count, own())?;
@@ -137,6 +168,7 @@ async fn wanted_set(
             succeeded: before.succeeded.saturating_add(succeeded),
             failed: before.failed.saturating_add(failed),
             rollout,
+            moves,
         }
     };
     job_event(tx, changes, before, &event)

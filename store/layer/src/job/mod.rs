@@ -28,7 +28,7 @@ mod update;
 pub use admit::{JobAdmission, jobs_admit};
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub(crate) use change::{job_event, job_tasks_ended};
-pub(crate) use count::surge_set;
+pub(crate) use count::{moves_set, surge_set, surge_with_dead};
 pub use end::{JobEnding, JobsRemoved, job_tasks_gone, jobs_remove};
 pub use label::job_labels_set;
 pub use priority::job_priority_set;

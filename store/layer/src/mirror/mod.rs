@@ -4,11 +4,11 @@
 //! streams and reconcilers are served from memory. A mirror that loses the store keeps its last state, and reports how
 //! old it is.
 
+mod away;
 mod ended;
 mod follow;
 mod handle;
 mod holds;
-mod moving;
 mod ring;
 mod rows;
 mod specs;

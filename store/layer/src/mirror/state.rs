@@ -9,7 +9,7 @@ use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
 use super::EndedJobs;
-use super::moving::MovingTasks;
+use super::away::AwayTasks;
 use super::specs::{MirrorSpecs, StoredSpec};
 use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
@@ -58,7 +58,7 @@ pub struct MirrorState {
     ended_jobs: EndedJobs,
     specs: MirrorSpecs,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
-    moving_tasks: MovingTasks,
+    pub(super) away: AwayTasks,
     endpoints: BTreeMap<TaskId, MirroredEndpoint>,
     gangs: BTreeMap<GangId, Arc<GangRow>>,
     job_gangs: BTreeSet<(JobId, GangId)>,
@@ -68,7 +68,7 @@ pub struct MirrorState {
 }
 
 /// The first and the last task that a job can have.
-fn tasks_of(job: JobId) -> std::ops::RangeInclusive<TaskId> {
+pub(super) fn tasks_of(job: JobId) -> std::ops::RangeInclusive<TaskId> {
     TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX }
 }
 
@@ -219,11 +219,6 @@ impl MirrorState {
         });
         let end = Bound::Included(TaskId { job, index: u32::MAX });
         self.tasks.range((begin, end)).map(|(_, row)| row)
-    }
-
-    /// How many tasks of a job had to leave a node and do not run again yet.
-    pub fn moving_tasks(&self, job: JobId) -> usize {
-        self.moving_tasks.of(job)
     }
 
     /// How many tasks [`MirrorState::node_tasks`] gives.
@@ -382,7 +377,7 @@ impl MirrorState {
         if known.is_some_and(|known| known.revision >= row.revision) {
             return;
         }
-        self.moving_tasks.follow(known.map(|row| &**row), Some(row));
+        self.away.follow(known.map(|row| &**row), Some(row));
         let (before, after) = (known.and_then(|row| node_of(row)), node_of(row));
         self.tasks.insert(row.id, Arc::new(row.clone()));
         if before == after {
@@ -396,7 +391,7 @@ impl MirrorState {
 
     fn task_remove(&mut self, task: TaskId) {
         if let Some(row) = self.tasks.remove(&task) {
-            self.moving_tasks.follow(Some(&row), None);
+            self.away.follow(Some(&row), None);
             self.node_task_remove(node_of(&row), task);
         }
     }

@@ -10,14 +10,18 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use borough_kv::Transaction;
+use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
 use borough_model::job::{
     CanaryHealth, ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
     RolloutRefused, RolloutState, change_class, stable_versions,
 };
-use borough_model::rollout::{RolloutRules, attempts_within, canaries_healthy};
+use borough_model::rollout::{RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
-use borough_model::{Incarnation, JobId, TaskId};
+use borough_model::{Incarnation, JobId, TaskId, TaskRow};
+use futures::future::try_join_all;
 
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
@@ -25,12 +29,9 @@ use crate::job::{
     surge_begin_if_room, surge_set,
 };
 use crate::journal::ChangeSet;
-use crate::keys::{self, Prefix, RangeOptions, TaskKey};
+use crate::keys::{self, CellSpace, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
-use crate::task::task_stop_begin;
-
-/// The most tasks of a job of which a step reads all rows again. For a larger job that would cost more than the step.
-const RECHECKED_MAX: u32 = 1_024;
+use crate::task::{job_tasks_read, task_stop_begin};
 
 /// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.
 fn rollout_at(row: &JobRow, revision: u64) -> Option<&Rollout> {
@@ -52,32 +53,64 @@ pub async fn rollout_replace(
     let Some(rollout) = rollout_at(&row, revision) else { return Ok(0) };
     let in_force = job_spec_in_force(tx, changes.space(), &row).await?;
     let rules = RolloutRules::of_job(&in_force, rollout, &row);
-    let attempts = if rules.together || row.count > RECHECKED_MAX {
+    let rows = if rules.together || row.count > RECHECKED_MAX {
+        attempts_read(tx, changes.space(), attempts).await?
+    } else {
+        job_tasks_read(tx, changes.space(), job).await?
+    };
+    let attempts = if rules.canaries > 0 {
+        // Nobody misses what surges, and the others keep their version.
+        attempts.iter().filter(|(task, _)| task.index >= rules.count).copied().collect()
+    } else if rules.together || row.count > RECHECKED_MAX {
         attempts.to_vec()
     } else {
-        let prefix = Prefix::<TaskKey>::of(&job);
-        let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
-        attempts_within(&rules, rows.iter().map(|(_, row)| row), attempts)
+        let budget = DisruptionBudget::of(&in_force, &row, DisruptionCause::Rollout);
+        // The decision has seen that new attempts are healthy for long enough.
+        attempts_within(&budget, &rows, attempts, i64::MAX)
     };
+    let disrupted = disrupted(&rules, &rows);
+    // One that was not healthy may be by now.
+    let most = rules.disruptions_left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+    let (healthy, others): (Vec<_>, Vec<_>) =
+        attempts.into_iter().partition(|(task, _)| disrupted.contains(task));
+    let disruptions = healthy.len().min(most);
+    let attempts: Vec<_> = others.into_iter().chain(healthy.into_iter().take(most)).collect();
     if attempts.is_empty() {
         return Ok(0);
     }
-    job_event(tx, changes, &row, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped()) })?;
+    let stepped = rollout.stepped(u32::try_from(disruptions).unwrap_or(u32::MAX));
+    job_event(tx, changes, &row, &JobEvent::RolloutSet { rollout: Box::new(stepped) })?;
     task_stop_begin(tx, changes, &attempts, StopReason::Updated).await
 }
 
-/// Records that every task of a job has the version in force, and releases what was held for earlier ones. Does nothing
-/// if the job's row has another revision by now.
+/// The healthy tasks of the owner: an end of these counts as a disruption.
+fn disrupted(rules: &RolloutRules, rows: &[TaskRow]) -> BTreeSet<TaskId> {
+    rows.iter().filter(|row| row.is_healthy() && row.id.index < rules.count).map(|row| row.id).collect()
+}
+
+async fn attempts_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    attempts: &[(TaskId, Incarnation)],
+) -> StoreResult<Vec<TaskRow>> {
+    let read =
+        |&(task, _): &(TaskId, Incarnation)| async move { keys::read(tx, space, &TaskKey::of(task)).await };
+    Ok(try_join_all(attempts.iter().map(read)).await?.into_iter().flatten().collect())
+}
+
+/// Records that every task of a job has the version in force, except `skipped` ones, and releases what was held for
+/// earlier ones if none is skipped. Does nothing if the job's row has another revision by now.
 pub async fn rollout_done(
     tx: &Transaction,
     changes: &mut ChangeSet,
     job: JobId,
     revision: u64,
+    skipped: u32,
 ) -> StoreResult<()> {
     let before = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
-    if !rollout.held.is_empty() {
+    if !rollout.held.is_empty() && skipped == 0 {
         let held = job_specs_held(tx, changes.space(), &before).await?;
         let rows = rows_charged(tx, changes, &before).await?;
         let sum =
@@ -87,7 +120,7 @@ pub async fn rollout_done(
         quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
     }
     // What has surged ends: the tasks of the owner serve.
-    surge_set(tx, changes, &before, &spec, rollout.done()).await.map(drop)
+    surge_set(tx, changes, &before, &spec, rollout.done(skipped)).await.map(drop)
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and

@@ -10,6 +10,7 @@
 
 mod apply;
 mod book;
+mod disrupt;
 mod hold;
 mod operate;
 mod promise;
@@ -21,12 +22,14 @@ mod write;
 
 pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
+pub use disrupt::{TaskMoves, moves_surge_begin, moves_surge_end, tasks_move};
 pub use hold::{GangHold, gang_hold, gang_holds_settle};
 pub use operate::{
     TaskSweep, task_attempt_stop, task_node_lost, task_reschedule_lost, task_restart, task_stop_begin,
     task_unwanted_stop, task_wanted_revive,
 };
 pub use promise::task_promises_expire;
+pub(crate) use read::job_tasks_read;
 pub use read::{TaskPage, task_list_by_node, tasks_read_snapshot};
 pub use report::{ReportAnswer, ReportPhase, TaskReport};
 

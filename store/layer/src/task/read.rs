@@ -2,11 +2,11 @@
 
 use borough_kv::Transaction;
 use borough_model::task::TaskRow;
-use borough_model::{NodeId, TaskId};
+use borough_model::{JobId, NodeId, TaskId};
 use futures::future::try_join_all;
 
 use crate::error::StoreResult;
-use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, TaskKey};
+use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, RangeOptions, TaskKey};
 
 /// The rows of some tasks, without conflicts. Skips tasks without a row.
 pub async fn tasks_read_snapshot(
@@ -16,6 +16,16 @@ pub async fn tasks_read_snapshot(
 ) -> StoreResult<Vec<TaskRow>> {
     let read = |task: TaskId| async move { keys::read_snapshot(tx, space, &TaskKey::of(task)).await };
     Ok(try_join_all(tasks.into_iter().map(read)).await?.into_iter().flatten().collect())
+}
+
+/// All rows of a job's tasks, with conflicts. Tasks that were never placed have none.
+pub(crate) async fn job_tasks_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: JobId,
+) -> StoreResult<Vec<TaskRow>> {
+    let rows = keys::range(tx, space, &Prefix::<TaskKey>::of(&job), RangeOptions::default()).await?;
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 /// A page of tasks.

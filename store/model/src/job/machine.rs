@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::{JobId, Name, RequestId};
 use crate::job::{
-    After, AfterCondition, DaemonCounts, JobKind, JobOutcome, JobRow, JobSpec, JobState, Rollout,
+    After, AfterCondition, DaemonCounts, JobKind, JobMoves, JobOutcome, JobRow, JobSpec, JobState, Rollout,
 };
 
 /// How a task ended for good.
@@ -36,6 +36,8 @@ pub enum JobEvent {
         failed: u32,
         /// Its rollout from now on, if that changes as well.
         rollout: Option<Box<Rollout>>,
+        /// What its moves leave in the row from now on, if that changes as well.
+        moves: Option<Box<JobMoves>>,
     },
     /// The controller has given tasks of a daemon job to nodes, or nodes wait for the quota.
     NodesServed {
@@ -58,6 +60,10 @@ pub enum JobEvent {
     /// The state of its rollout has changed.
     RolloutSet {
         rollout: Box<Rollout>,
+    },
+    /// Moves of its tasks leave this in its row.
+    MovesSet {
+        moves: Box<JobMoves>,
     },
     /// A task with an index below the count has ended for good.
     TaskEnded {
@@ -107,6 +113,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         rollout: None,
         changes: None,
         daemon: (spec.kind == JobKind::Daemon).then(Box::default),
+        moves: None,
     }
 }
 
@@ -128,11 +135,14 @@ pub fn job_transition(
         // The dependencies were decided before: a controller repeats its report.
         JobEvent::DependenciesMet | JobEvent::DependencyFailed => {}
         JobEvent::StopRequested => next.state = stop_requested(row.state),
-        JobEvent::CountSet { count, succeeded, failed, rollout } => {
+        JobEvent::CountSet { count, succeeded, failed, rollout, moves } => {
             job_alive(row)?;
             next.count = *count;
             if rollout.is_some() {
                 next.rollout.clone_from(rollout);
+            }
+            if moves.is_some() {
+                next.moves.clone_from(moves);
             }
             next.succeeded = *succeeded;
             next.failed = *failed;
@@ -163,10 +173,18 @@ pub fn job_transition(
             job_alive(row)?;
             next.spec_version = row.spec_version.saturating_add(1);
             next.rollout = Some(rollout.clone());
+            // What surges for moves does so for the rollout from now on.
+            if let Some(moves) = &mut next.moves {
+                (moves.surge, moves.surge_refused) = (0, false);
+            }
         }
         JobEvent::RolloutSet { rollout } => {
             job_alive(row)?;
             next.rollout = Some(rollout.clone());
+        }
+        JobEvent::MovesSet { moves } => {
+            job_alive(row)?;
+            next.moves = Some(moves.clone());
         }
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,

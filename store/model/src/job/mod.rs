@@ -33,7 +33,7 @@ pub use rollout::{
     CanaryHealth, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec,
     stable_versions,
 };
-pub use row::{JobChanges, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
+pub use row::{JobChanges, JobMoves, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use size::CountRefused;
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};

@@ -33,10 +33,11 @@ const STABLE_MAX: usize = 10;
     FileMessage,
 )]
 pub struct UpdateSpec {
-    /// The most tasks that may be without a healthy attempt while a rollout replaces further ones. 0 needs a surge.
+    /// The most tasks that may be without a healthy attempt while a rollout, a drain or a taint ends further ones. 0 needs
+    /// a surge.
     #[n(0)]
     #[serde(default)]
-    #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "1 task, or what `unavailable_percent_max` gives; 0 with a surge")]
+    #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "1 task, or what `unavailable_percent_max` gives; 0 with a surge. A drain or a taint: a quarter of the tasks, unless one of both or a surge is given")]
     pub unavailable_max: Option<u32>,
     /// The same as a share of the job's tasks, rounded down, and at least one task. The larger of both counts.
     #[n(1)]
@@ -77,6 +78,12 @@ pub struct UpdateSpec {
     #[serde(default)]
     #[field(kind = Truth, default = "`false`")]
     pub auto_promote: bool,
+    /// The most healthy tasks that one rollout ends in all. The others keep their version until they begin again.
+    #[n(9)]
+    #[cbor(default)]
+    #[serde(default)]
+    #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "no limit")]
+    pub disruptions_max: Option<u32>,
 }
 
 impl Default for UpdateSpec {
@@ -91,6 +98,7 @@ impl Default for UpdateSpec {
             surge_percent_max: None,
             canaries: 0,
             auto_promote: false,
+            disruptions_max: None,
         }
     }
 }
@@ -191,6 +199,16 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub canaries_healthy_ms: i64,
+    /// How many healthy tasks of the owner it has ended.
+    #[n(14)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub disruptions: u32,
+    /// Tasks that keep an earlier version although it is done: it may end no more healthy ones.
+    #[n(15)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub skipped: u32,
 }
 
 /// Whether a rollout goes on.
@@ -342,6 +360,8 @@ impl Rollout {
             canaries,
             base: if canaries > 0 { row.earlier_version().unwrap_or(row.spec_version) } else { 0 },
             canaries_healthy_ms: 0,
+            disruptions: 0,
+            skipped: 0,
         }
     }
 
@@ -350,9 +370,10 @@ impl Rollout {
         Self { reverts: Some(row.spec_version), failure, ..Self::begin(row, 0, by, now_ms) }
     }
 
-    /// It has ended attempts once more.
-    pub fn stepped(&self) -> Self {
-        Self { steps: self.steps.saturating_add(1), ..self.clone() }
+    /// It has ended attempts once more, so many healthy ones of the owner among them.
+    pub fn stepped(&self, disruptions: u32) -> Self {
+        let disruptions = self.disruptions.saturating_add(disruptions);
+        Self { steps: self.steps.saturating_add(1), disruptions, ..self.clone() }
     }
 
     /// Its canaries are healthy and wait for their promotion since now, or their time begins again.
@@ -366,9 +387,11 @@ impl Rollout {
         Self { canaries: 0, base: 0, canaries_healthy_ms: 0, clock_ms: now_ms, ..self.clone() }
     }
 
-    /// It is over: every task has the version. Nothing is held for earlier ones any more, and nothing surges.
-    pub fn done(&self) -> Self {
-        Self { state: RolloutState::Done, held: Vec::new(), surge: 0, ..self.promoted(self.clock_ms) }
+    /// It is over: every task has the version, except those that are skipped. Nothing surges any more. Without skipped
+    /// ones nothing is held for earlier versions.
+    pub fn done(&self, skipped: u32) -> Self {
+        let held = if skipped == 0 { Vec::new() } else { self.held.clone() };
+        Self { state: RolloutState::Done, held, surge: 0, skipped, ..self.promoted(self.clock_ms) }
     }
 
     /// The same rollout with so many tasks beside those of the owner.

@@ -58,6 +58,29 @@ pub struct JobRow {
     #[n(15)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<Box<DaemonCounts>>,
+    /// What drains and taints have done with it; absent: nothing that its row must say.
+    #[n(16)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Box<JobMoves>>,
+}
+
+/// What moves of a job's tasks off their nodes have to leave in its row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct JobMoves {
+    /// How often they have ended healthy attempts of a large job. Each time is decided by the rows after the time
+    /// before.
+    #[n(0)]
+    pub steps: u32,
+    /// Tasks of the job's count that its owner has not asked for: they serve while others are moved.
+    #[n(1)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub surge: u32,
+    /// Whether the quota had no room for one that surges: one task may be away instead, until nothing has to move.
+    #[n(2)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub surge_refused: bool,
 }
 
 /// The changes of a job's spec, its count and its priority. Steps of a rollout and ends of tasks are none.
@@ -158,7 +181,13 @@ impl JobRow {
 impl JobRow {
     /// How many of its tasks surge: the last ones.
     pub fn surge(&self) -> u32 {
-        self.rollout.as_ref().map_or(0, |rollout| rollout.surge).min(self.count)
+        let for_rollout = self.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+        for_rollout.saturating_add(self.moves_surge()).min(self.count)
+    }
+
+    /// How many of these stand in for tasks that have to leave their nodes.
+    pub fn moves_surge(&self) -> u32 {
+        self.moves.as_ref().map_or(0, |moves| moves.surge)
     }
 
     /// The version of the owner's tasks while its rollout waits for canaries: only these have the version in force.

@@ -258,9 +258,9 @@ pub struct JobSpec {
     #[field(
         nested,
         value = "a map of `never` (`true`: its tasks wait for room and evict nobody), `notice_max` (most time that its \
-                 victims have between SIGTERM and SIGKILL) and `down_max` (its disruption budget: evictions that leave \
+                 victims have between SIGTERM and SIGKILL) and `down_max` (its disruption budget for evictions: those that leave \
                  more than so many of its tasks without a place are the last choice)",
-        default = "it evicts lower priorities; the victims' own grace; no budget",
+        default = "it evicts lower priorities; the victims' own grace; what a service's `update` says, or no budget",
         example = {"never": true, "notice_max": "2s", "down_max": 1}
     )]
     pub preemption: Option<PreemptionSpec>,
@@ -288,12 +288,13 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[field(
         nested,
-        value = "a map of `unavailable_max` and `unavailable_percent_max` (tasks that may be without a healthy attempt \
-                 while a rollout replaces others), `healthy_after` (how long a new attempt must be healthy before it \
+        value = "a map of `unavailable_max` and `unavailable_percent_max` (its disruption budget: tasks that may be \
+                 without a healthy attempt while a rollout, a drain or a taint ends others), `healthy_after` (how long a new attempt must be healthy before it \
                  counts), `failures_max` (failures in a row of one task that a rollout bears), `on_failure` \
                  (`revert` or `stop`), `surge_max` and `surge_percent_max` (tasks that a rollout runs beside the job's \
                  own until it is done), `canaries` (tasks beside the job's own that try the new version before any other \
-                 has it), `auto_promote` (`true`: it goes on by itself when they are healthy)",
+                 has it), `auto_promote` (`true`: it goes on by itself when they are healthy), `disruptions_max` (healthy \
+                 tasks that one rollout ends in all; the others keep their version until they begin again)",
         default = "one task at a time, 10s, 2, `revert`",
         example = {"unavailable_percent_max": 25, "healthy_after": "5s", "failures_max": 0, "on_failure": "stop"},
         check = update_check,

@@ -3,17 +3,37 @@
 
 use std::collections::BTreeSet;
 
-use super::{Health, TaskRow, TaskState};
+use super::{EndReason, Exit, Health, StopReason, TaskRow, TaskState, Verdict};
 use crate::id::{Incarnation, TaskId};
 use crate::job::JobSpec;
 use crate::node::{NodeAlloc, node_alloc_fulfil};
 use crate::resource::{ResourceError, Resources, resources_add};
 
+/// Failures in a row after which a task keeps failing. After the first one the next attempt may well serve.
+const FAILURES_KEPT: u32 = 2;
+
 impl TaskRow {
-    /// Returns true if it runs, has not been healthy yet and has not failed before: it comes up. Either happens after a
-    /// while, since a health check has a grace period.
-    pub fn is_coming_up(&self) -> bool {
-        self.state == TaskState::Running && self.health == Health::Unknown && self.failures == 0
+    /// Returns true if its last attempts have failed, and the present one is not healthy: nobody knows when it will be.
+    /// A task that was moved, or was lost with its node, may serve as before.
+    pub fn keeps_failing(&self) -> bool {
+        let lost = |exit: &Exit| matches!(exit.reason, EndReason::NodeLost | EndReason::NodeRebooted);
+        // Only a failure makes the next attempt wait.
+        let has_failed = self.not_before_ms > 0 && !self.exit.as_deref().is_some_and(lost);
+        self.failures >= FAILURES_KEPT
+            && match self.state {
+                TaskState::Pending | TaskState::Held | TaskState::Assigned | TaskState::Starting => {
+                    has_failed
+                }
+                TaskState::Running => has_failed && self.health != Health::Healthy,
+                TaskState::Stopping => {
+                    self.stop == Some(StopReason::Unhealthy) || (has_failed && self.healthy_ms == 0)
+                }
+                TaskState::Releasing => {
+                    matches!(self.stop, None | Some(StopReason::Unhealthy))
+                        && self.verdict == Some(Verdict::Again)
+                }
+                TaskState::Lost | TaskState::Dead => false,
+            }
     }
 }
 

@@ -66,7 +66,7 @@ fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
     let promoted = set(&second, second.rollout.as_deref().unwrap().promoted(NOW));
     // What was promoted and has not reached every task may be bad: it is not what the others begin again with.
     assert_eq!(begun_with_canaries(&promoted, 1, 1).canary_base(), Some(1));
-    let done = set(&promoted, promoted.rollout.as_deref().unwrap().done());
+    let done = set(&promoted, promoted.rollout.as_deref().unwrap().done(0));
     assert_eq!((done.earlier_version(), begun_with_canaries(&done, 1, 1).canary_base()), (None, Some(3)));
     let half = begun(&row);
     assert_eq!((half.earlier_version(), begun_with_canaries(&half, 1, 1).canary_base()), (Some(1), Some(1)));

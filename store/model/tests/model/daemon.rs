@@ -339,7 +339,7 @@ fn a_rollout_waits_for_no_node_that_has_had_no_room_and_for_those_that_it_emptie
     let full = TaskRow { changed_ms: NOW - 1, ..task(1, 1, TaskState::Pending, None) };
     let given = TaskRow { changed_ms: NOW + 1, ..task(2, 0, TaskState::Pending, None) };
     let tasks = [new, full, given];
-    assert_eq!(step(&row, &rules, &tasks, NOW + 2), RolloutStep::Done);
+    assert_eq!(step(&row, &rules, &tasks, NOW + 2), RolloutStep::Done { skipped: 0 });
     let [new, full, given] = tasks;
     let emptied = TaskRow { changed_ms: NOW + 1, ..full };
     assert!(matches!(step(&row, &rules, &[new, emptied, given], NOW + 2), RolloutStep::Wait { .. }));

@@ -149,7 +149,12 @@ fn spec_full() -> JobSpec {
     full.labels = text_map("team", "a");
     let mut full = with_examples(full);
     let update = full.update.unwrap();
-    full.update = Some(UpdateSpec { surge_max: Some(3), surge_percent_max: Some(20), ..update });
+    full.update = Some(UpdateSpec {
+        surge_max: Some(3),
+        surge_percent_max: Some(20),
+        disruptions_max: Some(4),
+        ..update
+    });
     full
 }
 
@@ -200,6 +205,7 @@ fn job_row(state: JobState) -> JobRow {
         rollout: Some(Box::new(rollout_full())),
         changes: Some(Box::new(changes_full())),
         daemon: Some(Box::new(DaemonCounts { withdrawn: 1, unadmitted: 2, steps: 7, left: 3 })),
+        moves: Some(Box::new(borough_model::job::JobMoves { steps: 6, surge: 1, surge_refused: true })),
     }
 }
 

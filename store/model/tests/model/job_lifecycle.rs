@@ -42,7 +42,7 @@ const FAILED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Failed };
 const STOPPED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Stopped };
 
 fn count_set(count: u32, succeeded: u32, failed: u32) -> JobEvent {
-    JobEvent::CountSet { count, succeeded, failed, rollout: None }
+    JobEvent::CountSet { count, succeeded, failed, rollout: None, moves: None }
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_version_knows_the_size_before_it() {
         row.change_record(Some(before), "user/ada");
         row
     };
-    let count = |count| JobEvent::CountSet { count, succeeded: 0, failed: 0, rollout: None };
+    let count = |count| JobEvent::CountSet { count, succeeded: 0, failed: 0, rollout: None, moves: None };
     let next = |row: &JobRow| {
         let rollout = Box::new(Rollout::begin(row, 0, "user/ada", NOW));
         changed(row, &JobEvent::SpecUpdated { rollout })

@@ -9,6 +9,8 @@ mod defects;
 #[cfg(test)]
 mod definition;
 #[cfg(test)]
+mod disruption;
+#[cfg(test)]
 mod encoding;
 #[cfg(test)]
 mod gang;

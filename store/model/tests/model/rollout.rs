@@ -31,6 +31,8 @@ pub(crate) fn rollout_full() -> Rollout {
         canaries: 1,
         base: 2,
         canaries_healthy_ms: 1_700_000_000_005,
+        disruptions: 6,
+        skipped: 7,
     }
 }
 
@@ -122,6 +124,37 @@ fn a_healthy_attempt_is_ended_only_while_the_job_allows_another_task_to_be_away(
     assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0]);
 }
 
+/// A rollout may end so many healthy tasks in all. The others are skipped when nothing else is left to do.
+#[test]
+fn a_rollout_ends_no_more_healthy_tasks_than_its_limit_and_names_the_others() {
+    let update = UpdateSpec { unavailable_max: Some(3), disruptions_max: Some(2), ..UpdateSpec::default() };
+    let (row, spec) = job(5, update);
+    let row = begun(&row);
+    let healthy = |index, version| task(index, version, TaskState::Running, Some(NOW - 60_000));
+    let mut tasks: Vec<TaskRow> = (0..5).map(|index| healthy(index, 1)).collect();
+    // One that is not healthy is no disruption.
+    tasks[4] = task(4, 1, TaskState::Starting, None);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [4, 0, 1]);
+    let ended = set(&row, row.rollout.as_deref().unwrap().stepped(2));
+    for index in [0, 1, 4] {
+        tasks[usize::try_from(index).unwrap()] = task(index, 1, TaskState::Stopping, None);
+    }
+    assert!(matches!(step(&ended, &spec, &tasks, NOW), RolloutStep::Wait { .. }), "three are on their way");
+    for index in [0, 1, 4] {
+        tasks[usize::try_from(index).unwrap()] = healthy(index, 2);
+    }
+    assert_eq!(step(&ended, &spec, &tasks, NOW), RolloutStep::Done { skipped: 2 });
+    // One that begins again has the version by itself.
+    tasks[2] = task(2, 1, TaskState::Pending, None);
+    assert!(matches!(step(&ended, &spec, &tasks, NOW), RolloutStep::Wait { .. }));
+    tasks[2] = healthy(2, 2);
+    assert_eq!(step(&ended, &spec, &tasks, NOW), RolloutStep::Done { skipped: 1 });
+    let done = ended.rollout.as_deref().unwrap().done(1);
+    assert_eq!((done.state, done.skipped, done.disruptions), (RolloutState::Done, 1, 2));
+    let next = Rollout::begin(&set(&ended, done), 0, "user/ada", NOW);
+    assert_eq!((next.skipped, next.disruptions, next.stable), (0, 0, vec![1, 2]));
+}
+
 /// What surges counts as available. It is not waited for at the end, and one beyond it is ending.
 #[test]
 fn a_task_may_be_away_for_each_that_surges() {
@@ -141,8 +174,12 @@ fn a_task_may_be_away_for_each_that_surges() {
     assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [2]);
     (tasks[1], tasks[2]) = (healthy(1, 2), healthy(2, 2));
     tasks[4] = task(4, 2, TaskState::Lost, None);
-    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Done, "what surges is not waited for");
-    let done = set(&row, row.rollout.as_deref().unwrap().done());
+    assert_eq!(
+        step(&row, &spec, &tasks, NOW),
+        RolloutStep::Done { skipped: 0 },
+        "what surges is not waited for"
+    );
+    let done = set(&row, row.rollout.as_deref().unwrap().done(0));
     assert_eq!(done.rollout.unwrap().surge, 0);
 }
 
@@ -180,7 +217,7 @@ fn a_new_attempt_counts_when_it_has_been_healthy_for_long_enough() {
     assert_eq!(step(&row, &spec, &tasks, due_ms - 1), RolloutStep::Wait { due_ms: Some(due_ms) });
     assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
     tasks[1] = task(1, 2, TaskState::Running, Some(due_ms));
-    assert_eq!(step(&row, &spec, &tasks, due_ms + HEALTHY_AFTER_MS), RolloutStep::Done);
+    assert_eq!(step(&row, &spec, &tasks, due_ms + HEALTHY_AFTER_MS), RolloutStep::Done { skipped: 0 });
 }
 
 /// A new attempt may have to be healthy for longer than the deadline. It counts as progress until it is over.
@@ -245,9 +282,9 @@ fn a_way_back_is_done_when_the_task_that_was_replaced_is_healthy_again() {
     };
     let pending = task(0, 1, TaskState::Pending, None);
     assert!(matches!(step(&pending), RolloutStep::Wait { .. }));
-    assert_eq!(step(&task(0, 1, TaskState::Running, Some(NOW - 60_000))), RolloutStep::Done);
+    assert_eq!(step(&task(0, 1, TaskState::Running, Some(NOW - 60_000))), RolloutStep::Done { skipped: 0 });
     // One that fails by itself, whatever the change, is not waited for.
-    assert_eq!(step(&TaskRow { failures: 1, ..pending }), RolloutStep::Done);
+    assert_eq!(step(&TaskRow { failures: 1, ..pending }), RolloutStep::Done { skipped: 0 });
 }
 
 #[test]
@@ -314,7 +351,7 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
     let rollout = Box::new(Rollout::begin(&row, 0, "user/bob", NOW));
     let begun = changed(&row, &JobEvent::SpecUpdated { rollout: rollout.clone() }, "user/bob");
     let stepped =
-        changed(&begun, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped()) }, "controller");
+        changed(&begun, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped(0)) }, "controller");
     assert_eq!((begun.revision, stepped.revision), (2, 3));
     assert!([2, 3].iter().all(|&seen| stepped.is_unchanged_since(seen)));
     assert!(!stepped.is_unchanged_since(1) && !stepped.is_unchanged_since(4));
@@ -327,7 +364,7 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
     // A changed count makes no version, and is a change.
     let grown = changed(
         &stepped,
-        &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0, rollout: None },
+        &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0, rollout: None, moves: None },
         "user/cid",
     );
     let changes = grown.changes.as_deref().unwrap();
@@ -344,7 +381,7 @@ fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
     let first = begun(&row);
     let second = begun(&first);
     assert_eq!((second.spec_version, stable_versions(&second)), (3, vec![1]), "2 was superseded");
-    let done = set(&second, second.rollout.as_deref().unwrap().done());
+    let done = set(&second, second.rollout.as_deref().unwrap().done(0));
     assert_eq!(stable_versions(&done), [1, 3]);
     let over = done.rollout.as_deref().unwrap().with_state(RolloutState::Paused, NOW);
     assert_eq!(over, Err(RolloutRefused::Over(RolloutState::Done)));
@@ -355,7 +392,7 @@ fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
     let mut long = row;
     for _ in 0..20 {
         long = begun(&long);
-        long = set(&long, long.rollout.as_deref().unwrap().done());
+        long = set(&long, long.rollout.as_deref().unwrap().done(0));
     }
     assert_eq!(stable_versions(&long), (12..=21).collect::<Vec<_>>(), "the last ten");
 }
@@ -447,7 +484,7 @@ proptest! {
                         prop_assert!(!healthy || tries || world.available() >= least);
                     }
                 }
-                RolloutStep::Done => {
+                RolloutStep::Done { .. } => {
                     let own = &world.tasks[..usize::try_from(count).unwrap()];
                     let serves = |task: &TaskRow| task.spec_version == 2 && task.health == Health::Healthy;
                     prop_assert!(own.iter().all(serves), "{own:?}");

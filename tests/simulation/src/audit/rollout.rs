@@ -3,7 +3,7 @@
 
 use borough_model::job::{JobRow, JobSpec};
 use borough_model::task::{Health, TaskRow, TaskState};
-use borough_model::{Delta, JobId, JournalEntry, TaskId};
+use borough_model::{Delta, JournalEntry, TaskId};
 
 use super::Auditor;
 
@@ -24,10 +24,11 @@ impl Auditor {
         let Some(row) = job_of(entry) else { return };
         let job = row.id;
         let Some(spec) = self.specs.get(&job).filter(|spec| !spec.is_gang()) else { return };
-        let surge = row.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+        let surge = row.surge();
         let count = if row.daemon.is_some() { self.daemon_answered_for(row) } else { row.count - surge };
         // The share is that of all nodes served.
-        let most = unavailable_max(spec, row.wanted_count() - surge, surge);
+        let away_max = unavailable_max(spec, row.wanted_count() - surge, surge);
+        let spec = spec.clone();
         let ended = entry.deltas.iter().filter_map(|delta| match delta {
             Delta::Task { row } if !is_healthy(row) => Some(row.id),
             _ => None,
@@ -35,16 +36,25 @@ impl Auditor {
         let ended: Vec<TaskId> = ended
             .filter(|task| task.index < row.count && self.tasks.get(task).is_some_and(is_healthy))
             .collect();
-        let (healthy, gone) =
-            (self.healthy_of(job, row.count), u64::try_from(ended.len()).unwrap_or(u64::MAX));
+        let (healthy, gone) = (self.serving(row, true), u64::try_from(ended.len()).unwrap_or(u64::MAX));
         // Nobody misses what surges, and nothing else is replaced before the promotion.
         let is_tried = row.canary_base().is_some();
-        let fits = is_tried || u64::from(count) + gone <= most + healthy;
+        let fits = is_tried || u64::from(count) + gone <= away_max + healthy;
         self.note("rollout_step");
         let owners = row.count - surge;
         let own = |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < owners);
         self.require(!is_tried || !entry.deltas.iter().any(own), "rollout_canary", || {
             format!("{job} is tried with canaries, and another attempt of it is replaced")
+        });
+        let owned = ended.iter().filter(|task| task.index < count).count();
+        let counted = row.rollout.as_ref().map_or(0, |rollout| rollout.disruptions);
+        let before = self.jobs.get(&job).and_then(|row| row.rollout.as_ref());
+        let before = before.map_or(0, |rollout| rollout.disruptions);
+        let most = spec.update.and_then(|update| update.disruptions_max).unwrap_or(u32::MAX);
+        let is_counted =
+            counted.checked_sub(before).and_then(|more| usize::try_from(more).ok()) == Some(owned);
+        self.require(is_counted && (owned == 0 || counted <= most), "rollout_limit", || {
+            format!("{owned} healthy tasks of {job} are ended after {before}, {counted} are counted: {most} may be")
         });
         if !ended.is_empty() {
             self.note("rollout_replaced_healthy");
@@ -54,7 +64,7 @@ impl Auditor {
         }
         self.require(ended.is_empty() || fits, "rollout_budget", || {
             format!(
-                "{ended:?} of {job} are ended with {healthy} healthy ones for {count}: {most} may be missing"
+                "{ended:?} of {job} are ended with {healthy} healthy ones for {count}: {away_max} may be missing"
             )
         });
     }
@@ -71,11 +81,6 @@ impl Auditor {
             format!("version {version} of {job} took one back, and is taken back itself")
         });
     }
-
-    fn healthy_of(&self, job: JobId, count: u32) -> u64 {
-        let healthy = self.tasks_of(job).filter(|row| row.id.index < count && is_healthy(row));
-        u64::try_from(healthy.count()).unwrap_or(u64::MAX)
-    }
 }
 
 /// The job that an entry changes, as it leaves it.
@@ -86,7 +91,7 @@ fn job_of(entry: &JournalEntry) -> Option<&JobRow> {
     })
 }
 
-fn is_healthy(row: &TaskRow) -> bool {
+pub(super) fn is_healthy(row: &TaskRow) -> bool {
     row.state == TaskState::Running && row.health == Health::Healthy
 }
 

@@ -251,7 +251,8 @@ impl Disturber {
         spec.restart.backoff_initial_ms = 100;
         spec.restart.backoff_max_ms = 1_000;
         // A rollout must be over before a run's patience is.
-        spec.update = Some(UpdateSpec { healthy_after_ms: 500, ..UpdateSpec::default() });
+        let unavailable_max = (self.below(2) == 0).then(|| 1 + u32::try_from(self.below(3)).unwrap());
+        spec.update = Some(UpdateSpec { healthy_after_ms: 500, unavailable_max, ..UpdateSpec::default() });
         spec.progress_deadline_ms = Some(15_000);
         spec.task.resources.cpu_millis = 100 * (1 + self.below(9));
         spec.task.resources.memory_bytes = (32 << 20) * (1 + self.below(8));
@@ -281,6 +282,10 @@ impl Disturber {
         }
         if spec.kind == JobKind::Service && !spec.is_gang() && self.below(3) == 0 {
             spec.update = spec.update.map(|update| UpdateSpec { surge_max: Some(1), ..update });
+        }
+        if spec.kind == JobKind::Service && !spec.is_gang() && self.below(4) == 0 {
+            let disruptions_max = Some(u32::try_from(self.below(3)).unwrap());
+            spec.update = spec.update.map(|update| UpdateSpec { disruptions_max, ..update });
         }
         if spec.kind == JobKind::Service && !spec.is_gang() && spec.count > 0 && self.below(3) == 0 {
             let auto_promote = self.below(2) == 0;

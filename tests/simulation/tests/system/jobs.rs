@@ -104,6 +104,7 @@ fn update_plain(spec: &JobSpec, rng: &dyn Rng) -> UpdateSpec {
         on_failure: if below(rng, 4) == 0 { OnFailure::Stop } else { OnFailure::Revert },
         canaries: u32::from(surges && spec.count > 0 && below(rng, 2) == 0),
         auto_promote: false,
+        disruptions_max: (surges && below(rng, 4) == 0).then_some(1),
     }
 }
 

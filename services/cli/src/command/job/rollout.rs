@@ -9,7 +9,7 @@ use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
-use crate::output::{ExitView, canaries_text, surge_waits_text};
+use crate::output::{ExitView, canaries_text, skipped_text, surge_waits_text};
 
 /// What was seen of the version of a goal.
 #[derive(Clone, Debug, Default)]
@@ -149,6 +149,9 @@ impl KnownJob {
         }
         if self.is_paused() {
             text.push_str(&format!(", paused; to go on: borough rollout resume {name}"));
+        }
+        if rollout.skipped > 0 {
+            text.push_str(&format!("; {}", skipped_text(rollout.skipped)));
         }
         let unplaced = self.surge_unplaced();
         if unplaced > 0 {

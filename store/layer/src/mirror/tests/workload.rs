@@ -167,6 +167,7 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
         rollout: None,
         changes: None,
         daemon: None,
+        moves: None,
     };
     let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
     if let Some(spec) = &spec {

@@ -239,7 +239,7 @@ impl World {
         self.change("rollout", async |tx, changes| match self.below(4) {
             0 => rollout_order(tx, changes, job, RolloutOrder::Undo(None)).await.map(drop),
             1 => rollout_fail(tx, changes, job, revision, failure).await,
-            _ => rollout_done(tx, changes, job, revision).await,
+            _ => rollout_done(tx, changes, job, revision, 0).await,
         })
         .await;
     }

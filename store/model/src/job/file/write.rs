@@ -237,6 +237,7 @@ fn update(update: &UpdateSpec) -> Value {
     map.put_some("surge_percent_max", update.surge_percent_max.as_ref(), |share| json!(share));
     map.put_unless("canaries", &update.canaries, &0, |tasks| json!(tasks));
     map.put_unless("auto_promote", &update.auto_promote, &false, |itself| json!(itself));
+    map.put_some("disruptions_max", update.disruptions_max.as_ref(), |tasks| json!(tasks));
     map.done()
 }
 

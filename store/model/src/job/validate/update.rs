@@ -21,6 +21,13 @@ pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &
         0,
         "1 or more, or 0 with a `surge_max` or `canaries` of 1 or more: otherwise no task could ever be replaced",
     );
+    let limited = update.disruptions_max.filter(|_| spec.kind == JobKind::Batch || spec.keeps_together());
+    if let Some(most) = limited {
+        let related: Vec<String> = gang_sources(spec).into_iter().chain(["kind".to_owned()]).collect();
+        let accepted = "none in batch work, which no rollout ends, and in a gang or a job of roles, which is replaced \
+                        together";
+        fields.related(&related).refuse(&format!("{path}.disruptions_max"), most, accepted);
+    }
     if !surges {
         return;
     }

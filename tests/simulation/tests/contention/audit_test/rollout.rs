@@ -34,6 +34,10 @@ impl Hand {
 /// A step of the rollout ends these attempts.
 fn replace(hand: &mut Hand, rows: &[TaskRow]) {
     hand.job.revision += 1;
+    let owned = rows.iter().filter(|row| row.id.index < hand.job.owner_count() && row.is_healthy()).count();
+    if let Some(rollout) = &mut hand.job.rollout {
+        rollout.disruptions += u32::try_from(owned).unwrap();
+    }
     let mut deltas = vec![Delta::Job { row: hand.job.clone().into(), spec: None }];
     for row in rows {
         deltas.push(Delta::Task { row: TaskRow { state: TaskState::Stopping, ..next(row) } });
@@ -57,6 +61,22 @@ fn a_step_beyond_the_budget_of_a_job_is_caught() {
     let (mut hand, healthy) = rolling(2);
     replace(&mut hand, &healthy);
     assert_eq!(hand.rules(), ["rollout_budget"], "both at once");
+}
+
+/// A drain keeps to the same budget as a rollout, and ends what keeps failing or is not healthy at any time.
+#[test]
+fn a_move_beyond_the_budget_of_a_job_is_caught() {
+    // Task 2 was never placed: no move has taken it.
+    for (unavailable_max, moved, broken) in
+        [(1, 1, vec![]), (1, 2, vec!["move_budget"]), (2, 2, vec![]), (3, 2, vec![])]
+    {
+        let (mut hand, healthy) = rolling(unavailable_max);
+        replace(&mut hand, &healthy[..moved]);
+        let last = hand.entries.last_mut().unwrap();
+        last.action = "task_move".to_owned();
+        last.deltas.retain(|delta| !matches!(delta, Delta::Job { .. }));
+        assert_eq!(hand.rules(), broken, "{moved} are moved, and {unavailable_max} may be away");
+    }
 }
 
 /// What surges stands in for what is replaced. One that does not serve stands in for nobody.
