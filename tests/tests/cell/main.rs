@@ -12,6 +12,7 @@ mod control;
 mod descriptors;
 mod directory;
 mod disk;
+mod disruption;
 mod drain;
 mod edit;
 mod empty;
