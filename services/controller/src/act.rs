@@ -3,6 +3,7 @@
 use borough_kv::Transaction;
 use borough_model::job::{CanaryHealth, RolloutFailure};
 use borough_model::node::Voucher;
+use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 use borough_store::StoreResult;
 use borough_store::job::{job_dependencies_check, job_tasks_gone};
@@ -157,36 +158,13 @@ impl ActionExecutor {
                 self.rollout_fail(job, revision, failure).await
             }
             ControllerAction::SurgeBegin(job, revision, surge) => {
-                let begin = |tx: Transaction, mut changes: ChangeSet| async move {
-                    Ok((moves_surge_begin(&tx, &mut changes, job, revision, surge).await?, changes))
-                };
-                writer.change("task_surge_begin", begin).await
+                self.surge_begin(job, revision, surge).await
             }
-            ControllerAction::SurgeEnd(job, revision) => {
-                let end = |tx: Transaction, mut changes: ChangeSet| async move {
-                    Ok((moves_surge_end(&tx, &mut changes, job, revision).await?, changes))
-                };
-                writer.change("task_surge_end", end).await
-            }
-            ControllerAction::TasksWithdraw(attempts) => {
-                let stop = |tx: Transaction, mut changes: ChangeSet, attempts: Vec<_>| async move {
-                    let reason = borough_model::task::StopReason::NodeLeft;
-                    Ok((task_stop_begin(&tx, &mut changes, &attempts, reason).await?, changes))
-                };
-                self.attempts("task_move", &attempts, stop).await
-            }
+            ControllerAction::TasksWithdraw(attempts) => self.tasks_withdraw(&attempts).await,
+            ControllerAction::SurgeEnd(job, revision) => self.surge_end(job, revision).await,
             // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
             ControllerAction::NodeDrain(_) => Ok(()),
-            ControllerAction::TasksMove(reason, moves) => {
-                for together in moves_chunks(moves) {
-                    let together = &together;
-                    let stop = |tx: Transaction, mut changes: ChangeSet| async move {
-                        Ok((tasks_move(&tx, &mut changes, together, reason).await?, changes))
-                    };
-                    writer.change("task_move", stop).await?;
-                }
-                Ok(())
-            }
+            ControllerAction::TasksMove(reason, moves) => self.tasks_move(reason, moves).await,
         }
     }
 
@@ -282,6 +260,40 @@ impl ActionExecutor {
             Ok((rollout_fail(&tx, &mut changes, job, revision, failure).await?, changes))
         };
         self.writer.change("rollout_fail", fail).await
+    }
+
+    async fn tasks_move(&self, reason: StopReason, moves: Vec<TaskMoves>) -> StoreResult<()> {
+        for together in moves_chunks(moves) {
+            let together = &together;
+            let stop = |tx: Transaction, mut changes: ChangeSet| async move {
+                Ok((tasks_move(&tx, &mut changes, together, reason).await?, changes))
+            };
+            self.writer.change("task_move", stop).await?;
+        }
+        Ok(())
+    }
+
+    async fn surge_begin(&self, job: JobId, revision: u64, surge: u32) -> StoreResult<()> {
+        let begin = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((moves_surge_begin(&tx, &mut changes, job, revision, surge).await?, changes))
+        };
+        self.writer.change("task_surge_begin", begin).await
+    }
+
+    async fn surge_end(&self, job: JobId, revision: u64) -> StoreResult<()> {
+        let end = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((moves_surge_end(&tx, &mut changes, job, revision).await?, changes))
+        };
+        self.writer.change("task_surge_end", end).await
+    }
+
+    /// Ends attempts of daemon jobs whose nodes are not served any more.
+    async fn tasks_withdraw(&self, attempts: &[(TaskId, Incarnation)]) -> StoreResult<()> {
+        let stop = |tx: Transaction, mut changes: ChangeSet, attempts: Vec<_>| async move {
+            let reason = StopReason::NodeLeft;
+            Ok((task_stop_begin(&tx, &mut changes, &attempts, reason).await?, changes))
+        };
+        self.attempts("task_move", attempts, stop).await
     }
 
     /// Acts on attempts, at most [`TASKS_MAX`] in one transaction.

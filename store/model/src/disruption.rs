@@ -1,8 +1,8 @@
 //! The disruption budget of a job: how many of its healthy tasks may be ended by choice now, whatever the cause.
 //!
-//! Rollouts, drains and taints ask here, and the scheduler for evictions. A task of the owner that is away uses budget, whatever it is away
-//! for. A task that keeps failing does not: nobody knows when it will serve, so it would hold up a drain for ever. A
-//! healthy task that surges gives one back.
+//! Rollouts, drains and taints ask here, and the scheduler for evictions. A task of the owner that is away uses budget,
+//! whatever it is away for. A task that keeps failing does not: nobody knows when it will serve, so it would hold up a
+//! drain for ever. A healthy task that surges gives one back.
 
 use std::collections::BTreeSet;
 

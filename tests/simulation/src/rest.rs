@@ -56,7 +56,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
                 stuck = true;
             }
             open.extend(daemon_unsettled(rows, job).into_iter().map(|what| format!("{name}: {what}")));
-            open.extend(drain_unsettled(rows, &snapshot, job, now_ms).map(|what| format!("{name}: {what}")));
+            open.extend(drain_unsettled(rows, snapshot, job, now_ms).map(|what| format!("{name}: {what}")));
             open.extend(rollout_unsettled(rows, job, stuck).map(|what| format!("{name}: {what}")));
         }
     }

@@ -13,6 +13,7 @@ mod daemon;
 mod descriptors;
 mod directory;
 mod disk;
+mod disruption;
 mod drain;
 mod edit;
 mod empty;

@@ -291,43 +291,6 @@ async fn a_step_ends_no_healthy_attempt_after_another_one_has_failed() {
     assert_eq!(world.replace(decided, &[1]).await, 1);
 }
 
-/// The limit holds for the rows of the commit. What is held for the earlier version stays, since tasks still run it.
-#[tokio::test(start_paused = true)]
-async fn a_step_ends_no_more_healthy_tasks_than_the_rollout_may() {
-    let world = World::new().await;
-    let limited = |cpu_millis, command: &str| {
-        let mut job = spec(3, cpu_millis, command);
-        let unavailable_max = Some(3);
-        job.update = Some(UpdateSpec { unavailable_max, disruptions_max: Some(1), ..UpdateSpec::default() });
-        job
-    };
-    world.submit(&limited(300, "one")).await.unwrap();
-    for index in 0..3 {
-        world.run(index).await;
-    }
-    world.submit(&limited(100, "two")).await.unwrap();
-    assert_eq!(world.replace(world.job().await.revision, &[0, 1]).await, 1, "one of both");
-    assert_eq!(world.replace(world.job().await.revision, &[1]).await, 0);
-    assert_eq!(world.rollout().await.disruptions, 1);
-    world.again(0).await;
-    let revision = world.job().await.revision;
-    world
-        .change("rollout_done", async |tx, changes| rollout_done(tx, changes, JOB, revision, 2).await)
-        .await
-        .unwrap();
-    let rollout = world.rollout().await;
-    assert_eq!((rollout.state, rollout.skipped, rollout.held), (RolloutState::Done, 2, vec![1]));
-    assert_eq!(world.charged().await, (900, 3), "the most of both versions");
-    // A later rollout reaches them, and gives back what was held.
-    world.submit(&JobSpec { update: None, ..limited(100, "three") }).await.unwrap();
-    for index in 0..3 {
-        assert_eq!(world.replace(world.job().await.revision, &[index]).await, 1);
-        world.again(index).await;
-    }
-    world.done().await;
-    assert_eq!(world.charged().await, (300, 3));
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_update_beyond_the_quota_is_refused_whole() {
     let world = World::new().await;

@@ -37,8 +37,8 @@ pub struct PreemptionSpec {
     #[serde(default)]
     #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX), default = "the victim's own grace")]
     pub notice_max_ms: Option<u64>,
-    /// Its disruption budget for evictions. The scheduler chooses an eviction that leaves more than so many of its tasks
-    /// without a node only if no other victims suffice. Absent: that of a service's `update`, or none.
+    /// Its disruption budget for evictions. The scheduler chooses an eviction that leaves more than so many of its
+    /// tasks without a node only if no other victims suffice. Absent: that of a service's `update`, or none.
     #[n(2)]
     #[serde(default)]
     #[field(kind = Whole::any("a whole number of tasks that may be without a place"), default = "what `unavailable_max` and `unavailable_percent_max` of a service's `update` say, or no budget")]

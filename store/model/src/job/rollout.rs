@@ -33,8 +33,8 @@ const STABLE_MAX: usize = 10;
     FileMessage,
 )]
 pub struct UpdateSpec {
-    /// The most tasks that may be without a healthy attempt while a rollout, a drain or a taint ends further ones. 0 needs
-    /// a surge.
+    /// The most tasks that may be without a healthy attempt while a rollout, a drain or a taint ends further ones. 0
+    /// needs a surge.
     #[n(0)]
     #[serde(default)]
     #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "1 task, or what `unavailable_percent_max` gives; 0 with a surge. A drain or a taint: a quarter of the tasks, unless one of both or a surge is given")]

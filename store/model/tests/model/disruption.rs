@@ -6,11 +6,12 @@ use borough_model::disruption::{
 use borough_model::job::{
     JobKind, JobMoves, JobRow, JobSpec, PreemptionSpec, Rollout, RolloutState, UpdateSpec,
 };
+use borough_model::rollout::RolloutStep;
 use borough_model::task::{EndReason, Exit, Health, StopReason, TaskRow, TaskState, Verdict};
 use borough_model::{Incarnation, TaskId};
 use proptest::prelude::*;
 
-use crate::rollout::{HEALTHY_AFTER_MS, begun, begun_with_canaries, job, set, task};
+use crate::rollout::{HEALTHY_AFTER_MS, begun, begun_with_canaries, job, replaced, set, step, task};
 use crate::sample::{NOW, spec};
 
 const CAUSES: [DisruptionCause; 2] = [DisruptionCause::Rollout, DisruptionCause::Move];
@@ -183,6 +184,37 @@ fn a_gang_is_replaced_whole_and_moved_by_its_budget() {
     let budget = |cause| DisruptionBudget::of(&gang, &row, cause);
     assert!(budget(DisruptionCause::Rollout).is_unbounded);
     assert_eq!(budget(DisruptionCause::Move).away_max, 2);
+}
+
+/// A rollout may end so many healthy tasks in all. The others are skipped when nothing else is left to do.
+#[test]
+fn a_rollout_ends_no_more_healthy_tasks_than_its_limit_and_names_the_others() {
+    let update = UpdateSpec { unavailable_max: Some(3), disruptions_max: Some(2), ..UpdateSpec::default() };
+    let (row, spec) = job(5, update);
+    let row = begun(&row);
+    let healthy = |index, version| task(index, version, TaskState::Running, Some(NOW - 60_000));
+    let mut tasks: Vec<TaskRow> = (0..5).map(|index| healthy(index, 1)).collect();
+    // One that is not healthy is no disruption.
+    tasks[4] = task(4, 1, TaskState::Starting, None);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [4, 0, 1]);
+    let ended = set(&row, row.rollout.as_deref().unwrap().stepped(2));
+    for index in [0, 1, 4] {
+        tasks[usize::try_from(index).unwrap()] = task(index, 1, TaskState::Stopping, None);
+    }
+    assert!(matches!(step(&ended, &spec, &tasks, NOW), RolloutStep::Wait { .. }), "three are on their way");
+    for index in [0, 1, 4] {
+        tasks[usize::try_from(index).unwrap()] = healthy(index, 2);
+    }
+    assert_eq!(step(&ended, &spec, &tasks, NOW), RolloutStep::Done { skipped: 2 });
+    // One that begins again has the version by itself.
+    tasks[2] = task(2, 1, TaskState::Pending, None);
+    assert!(matches!(step(&ended, &spec, &tasks, NOW), RolloutStep::Wait { .. }));
+    tasks[2] = healthy(2, 2);
+    assert_eq!(step(&ended, &spec, &tasks, NOW), RolloutStep::Done { skipped: 1 });
+    let done = ended.rollout.as_deref().unwrap().done(1);
+    assert_eq!((done.state, done.skipped, done.disruptions), (RolloutState::Done, 1, 2));
+    let next = Rollout::begin(&set(&ended, done), 0, "user/ada", NOW);
+    assert_eq!((next.skipped, next.disruptions, next.stable), (0, 0, vec![1, 2]));
 }
 
 /// What happens to a job whose nodes are drained while a rollout goes on.

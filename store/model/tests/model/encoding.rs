@@ -26,7 +26,7 @@ use minicbor::{Decode, Encode};
 
 use serde_json::Value;
 
-use crate::rollout::{changes_full, rollout_full};
+use crate::rollout::{changes_full, moves_full, rollout_full};
 use crate::sample::{example_file, file_spec, hex, name, spec, unhex};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
@@ -205,7 +205,7 @@ fn job_row(state: JobState) -> JobRow {
         rollout: Some(Box::new(rollout_full())),
         changes: Some(Box::new(changes_full())),
         daemon: Some(Box::new(DaemonCounts { withdrawn: 1, unadmitted: 2, steps: 7, left: 3 })),
-        moves: Some(Box::new(borough_model::job::JobMoves { steps: 6, surge: 1, surge_refused: true })),
+        moves: Some(Box::new(moves_full())),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Rollouts: what they replace and when, over random lives of tasks.
 
 use borough_model::job::{
-    JobChanges, JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused,
-    RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin, WantedSize, job_new, job_transition,
-    stable_versions,
+    JobChanges, JobEvent, JobKind, JobMoves, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure,
+    RolloutRefused, RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin, WantedSize, job_new,
+    job_transition, stable_versions,
 };
 use borough_model::rollout::{
     AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
@@ -43,6 +43,11 @@ pub(crate) fn changes_full() -> JobChanges {
     let versions = vec![VersionOrigin { version: 1, revision: 1, at_ms, by, before: Some(before) }];
     let scaled = Some(ScaleOrigin { request: RequestId(9), before });
     JobChanges { revision: 3, by: "user/ada".to_owned(), versions, scaled }
+}
+
+/// What moves leave in a row, with every field.
+pub(crate) fn moves_full() -> JobMoves {
+    JobMoves { steps: 6, surge: 1, surge_refused: true }
 }
 
 const JOB: JobId = JobId(1);
@@ -122,37 +127,6 @@ fn a_healthy_attempt_is_ended_only_while_the_job_allows_another_task_to_be_away(
     // One that is over for good holds nothing up.
     tasks[2] = task(2, 1, TaskState::Dead, None);
     assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0]);
-}
-
-/// A rollout may end so many healthy tasks in all. The others are skipped when nothing else is left to do.
-#[test]
-fn a_rollout_ends_no_more_healthy_tasks_than_its_limit_and_names_the_others() {
-    let update = UpdateSpec { unavailable_max: Some(3), disruptions_max: Some(2), ..UpdateSpec::default() };
-    let (row, spec) = job(5, update);
-    let row = begun(&row);
-    let healthy = |index, version| task(index, version, TaskState::Running, Some(NOW - 60_000));
-    let mut tasks: Vec<TaskRow> = (0..5).map(|index| healthy(index, 1)).collect();
-    // One that is not healthy is no disruption.
-    tasks[4] = task(4, 1, TaskState::Starting, None);
-    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [4, 0, 1]);
-    let ended = set(&row, row.rollout.as_deref().unwrap().stepped(2));
-    for index in [0, 1, 4] {
-        tasks[usize::try_from(index).unwrap()] = task(index, 1, TaskState::Stopping, None);
-    }
-    assert!(matches!(step(&ended, &spec, &tasks, NOW), RolloutStep::Wait { .. }), "three are on their way");
-    for index in [0, 1, 4] {
-        tasks[usize::try_from(index).unwrap()] = healthy(index, 2);
-    }
-    assert_eq!(step(&ended, &spec, &tasks, NOW), RolloutStep::Done { skipped: 2 });
-    // One that begins again has the version by itself.
-    tasks[2] = task(2, 1, TaskState::Pending, None);
-    assert!(matches!(step(&ended, &spec, &tasks, NOW), RolloutStep::Wait { .. }));
-    tasks[2] = healthy(2, 2);
-    assert_eq!(step(&ended, &spec, &tasks, NOW), RolloutStep::Done { skipped: 1 });
-    let done = ended.rollout.as_deref().unwrap().done(1);
-    assert_eq!((done.state, done.skipped, done.disruptions), (RolloutState::Done, 1, 2));
-    let next = Rollout::begin(&set(&ended, done), 0, "user/ada", NOW);
-    assert_eq!((next.skipped, next.disruptions, next.stable), (0, 0, vec![1, 2]));
 }
 
 /// What surges counts as available. It is not waited for at the end, and one beyond it is ending.
