@@ -210,8 +210,10 @@ pub struct RolloutView {
     settled: u32,
     /// Tasks that surge and do not wait for a node.
     surging: u32,
-    /// Whether a stale attempt has not ended yet.
+    /// Whether a stale attempt of the owner's tasks has not ended yet.
     stale: bool,
+    /// Whether one of the other tasks has not.
+    stale_beyond: bool,
     /// Stale attempts that serve nobody, and those that are healthy.
     idle: Vec<(TaskId, Incarnation)>,
     healthy: Vec<(TaskId, Incarnation)>,
@@ -249,7 +251,7 @@ impl RolloutView {
     pub fn visit(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules, now_ms: i64) {
         if task.id.index >= rules.count.saturating_add(rules.surge) {
             // It is ending.
-            self.stale |= task.state != TaskState::Dead && task.spec_version < rules.version;
+            self.stale_beyond |= task.state != TaskState::Dead && task.spec_version < rules.version;
             return;
         }
         if rules.canaries > 0 && task.id.index < rules.count {
@@ -273,16 +275,18 @@ impl RolloutView {
                 self.settled = self.settled.saturating_add(owned);
                 self.available = self.available.saturating_add(owned);
             }
-            _ if rules.waits && is_earlier => self.stale = true,
+            _ if rules.waits && is_earlier => self.stale_add(owned),
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
-                self.stale = true;
+                self.stale_add(owned);
                 self.available = self.available.saturating_add(u32::from(is_healthy));
                 let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
                 if found.len() < REPLACED_MAX {
                     found.push(attempt);
                 }
             }
-            TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => self.stale = true,
+            TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => {
+                self.stale_add(owned);
+            }
             // The change does not concern it: it serves, or fails for reasons of its own. One that was replaced for a
             // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
@@ -295,6 +299,19 @@ impl RolloutView {
         if is_new && task.failures > self.failing.map_or(0, |(_, failures)| failures) {
             self.failing = Some((task.id.index, task.failures));
         }
+    }
+
+    /// A stale attempt; `owned`: 1 if it is of a task of the owner.
+    fn stale_add(&mut self, owned: u32) {
+        let is = if owned > 0 { &mut self.stale } else { &mut self.stale_beyond };
+        *is = true;
+    }
+
+    /// Returns true if nothing is left to do. What surges ends then. Until it has ended, a version that asks for other
+    /// resources stays charged.
+    fn is_done(&self, rollout: &Rollout, rules: &RolloutRules) -> bool {
+        let beyond_ends = !self.stale_beyond || rollout.held.is_empty();
+        rules.canaries == 0 && !self.stale && beyond_ends && self.settled >= rules.count
     }
 
     /// A healthy attempt of the version in force.
@@ -331,7 +348,8 @@ impl RolloutView {
             return RolloutStep::Wait { due_ms: None };
         }
         if rules.waits {
-            return if self.stale { RolloutStep::Wait { due_ms: None } } else { RolloutStep::Done };
+            let is_stale = self.stale || self.stale_beyond;
+            return if is_stale { RolloutStep::Wait { due_ms: None } } else { RolloutStep::Done };
         }
         if let Some((index, failures)) = self.failing.filter(|(_, failures)| *failures > rules.failures_max) {
             return RolloutStep::Fail(RolloutFailure::TaskFails { index, failures });
@@ -339,7 +357,7 @@ impl RolloutView {
         if let Some(step) = self.canary_step(rollout, rules) {
             return step;
         }
-        if rules.canaries == 0 && !self.stale && self.settled >= rules.count {
+        if self.is_done(rollout, rules) {
             return RolloutStep::Done;
         }
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
