@@ -15,6 +15,7 @@ mod node;
 mod node_bulk;
 mod removed;
 mod rollout;
+mod rollout_undo;
 mod selected;
 mod store;
 mod task;
