@@ -109,12 +109,12 @@ impl Peers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use borough_kv::secret::Secret;
 
     use super::*;
 
-    fn peers() -> Peers {
+    pub(crate) fn peers() -> Peers {
         let token = Token::new(Secret::generate("borough-operator").unwrap());
         Peers::new("10.0.0.1:7400".to_owned(), token, Connector::default())
     }

@@ -217,7 +217,7 @@ pub(crate) fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeR
 
 /// How long a task must run before it is healthy after so many failures in a row. A task that keeps crashing must not
 /// count as healthy in between.
-fn healthy_after_ms(failures: u32) -> u64 {
+pub(crate) fn healthy_after_ms(failures: u32) -> u64 {
     HEALTHY_AFTER_MS.saturating_mul(1 << failures.min(10)).min(HEALTHY_AFTER_MAX_MS)
 }
 

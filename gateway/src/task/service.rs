@@ -68,7 +68,7 @@ impl TaskService for TaskServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        Ok(Response::new(task_explained(cell, &request).await?))
+        Ok(Response::new(task_explained(cell, &self.peers, &request).await?))
     }
 
     async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {

@@ -95,7 +95,7 @@ pub(super) async fn attempt_found(
 }
 
 /// The gateway that holds the session in force of the node.
-async fn gateway_of(cell: &CellContext, node: NodeId) -> Result<Option<String>, Status> {
+pub(super) async fn gateway_of(cell: &CellContext, node: NodeId) -> Result<Option<String>, Status> {
     let space = &cell.space;
     let live = cell.db.run("node_live_read", Idempotency::ReadOnly, |tx, _| async move {
         node_live_read(&tx, space, node).await

@@ -194,7 +194,7 @@ pub fn absence_text(absence: &GatewayAbsence) -> String {
 }
 
 /// A time that nobody reads in nanoseconds: the next tenth of a second.
-fn tenths(time: std::time::Duration) -> std::time::Duration {
+pub(crate) fn tenths(time: std::time::Duration) -> std::time::Duration {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     std::time::Duration::from_millis(millis.div_ceil(100).saturating_mul(100))
 }

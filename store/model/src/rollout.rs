@@ -232,10 +232,12 @@ pub struct RolloutView {
     settled: u32,
     /// Tasks that surge and do not wait for a node.
     surging: u32,
-    /// Whether a stale attempt has not ended yet, besides healthy ones of the owner.
+    /// Whether a stale attempt of the owner's tasks has not ended yet, besides healthy ones.
     stale: bool,
     /// Healthy stale attempts of the owner.
     stale_healthy: u32,
+    /// Whether one of the other tasks has not ended.
+    stale_beyond: bool,
     /// Stale attempts that serve nobody, and those that are healthy.
     idle: Vec<(TaskId, Incarnation)>,
     healthy: Vec<(TaskId, Incarnation)>,
@@ -275,7 +277,7 @@ impl RolloutView {
     pub fn visit(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules, now_ms: i64) {
         if task.id.index >= rules.count.saturating_add(rules.surge) {
             // It is ending.
-            self.stale |= task.state != TaskState::Dead && task.spec_version < rules.version;
+            self.stale_beyond |= task.state != TaskState::Dead && task.spec_version < rules.version;
             return;
         }
         if rules.canaries > 0 && task.id.index < rules.count {
@@ -298,18 +300,22 @@ impl RolloutView {
             }
             // It ended because the job had been smaller, and begins again.
             TaskState::Dead => {}
-            _ if rules.waits && is_earlier => self.stale = true,
+            _ if rules.waits && is_earlier => self.stale_add(owned),
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
-                let may_stay = is_healthy && owned > 0;
-                self.stale |= !may_stay;
-                self.stale_healthy = self.stale_healthy.saturating_add(u32::from(may_stay));
+                if is_healthy && owned > 0 {
+                    self.stale_healthy = self.stale_healthy.saturating_add(1);
+                } else {
+                    self.stale_add(owned);
+                }
                 self.available = self.available.saturating_add(u32::from(is_healthy));
                 let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
                 if found.len() < REPLACED_MAX {
                     found.push(attempt);
                 }
             }
-            TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => self.stale = true,
+            TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => {
+                self.stale_add(owned);
+            }
             // The change does not concern it: it serves, or fails for reasons of its own. One that was replaced for a
             // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
@@ -323,6 +329,21 @@ impl RolloutView {
         if is_new && task.failures > self.failing.map_or(0, |(_, failures)| failures) {
             self.failing = Some((task.id.index, task.failures));
         }
+    }
+
+    /// A stale attempt; `owned`: 1 if it is of a task of the owner.
+    fn stale_add(&mut self, owned: u32) {
+        let is = if owned > 0 { &mut self.stale } else { &mut self.stale_beyond };
+        *is = true;
+    }
+
+    /// How many tasks keep an earlier version, if nothing is left to do; `None`: something is. What surges ends then.
+    /// Until it has ended, a version that asks for other resources stays charged.
+    fn done_skipped(&self, rollout: &Rollout, rules: &RolloutRules) -> Option<u32> {
+        let skipped = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
+        let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == skipped;
+        let beyond_ends = !self.stale_beyond || rollout.held.is_empty();
+        (rules.canaries == 0 && !self.stale && beyond_ends && is_settled).then_some(skipped)
     }
 
     /// A healthy attempt of the version in force.
@@ -359,7 +380,7 @@ impl RolloutView {
             return RolloutStep::Wait { due_ms: None };
         }
         if rules.waits {
-            let is_stale = self.stale || self.stale_healthy > 0;
+            let is_stale = self.stale || self.stale_beyond || self.stale_healthy > 0;
             return if is_stale {
                 RolloutStep::Wait { due_ms: None }
             } else {
@@ -372,9 +393,7 @@ impl RolloutView {
         if let Some(step) = self.canary_step(rollout, rules) {
             return step;
         }
-        let skipped = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
-        let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == skipped;
-        if rules.canaries == 0 && !self.stale && is_settled {
+        if let Some(skipped) = self.done_skipped(rollout, rules) {
             return RolloutStep::Done { skipped };
         }
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));

@@ -112,7 +112,8 @@ async fn a_restart_stops_at_the_task_that_does_not_come_back() {
 
     // The task in its pause is left alone by the next restart, and started by one that names it.
     let left = cell.borough(&["job", "restart", "ill", "--from", "1"]).await.ended(0);
-    left.prints("tester/ill: 1 task restarted").prints("task 1 was left alone: it waits for a node");
+    left.prints("tester/ill: 1 task restarted")
+        .prints("task 1 was left alone: it waits for the end of its back-off after a failure");
     cell.borough(&["job", "restart", "ill", "--task", "1"]).await.ended(0);
     let tasks = cell.tasks("ill").await;
     assert!(incarnations(&tasks) == [2, 3, 2] && tasks.iter().all(is_healthy), "{tasks:?}");

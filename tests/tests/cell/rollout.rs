@@ -164,7 +164,9 @@ async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
         .ended(4)
         .warns("was not rolled out");
     let undone = cell.borough(&["rollout", "undo", "web", "--yes"]).await.ended(0);
-    undone.prints("of version 4: done").prints("version 3");
+    let undone =
+        undone.warns("tester/web: from version 3 back to version 1:\n  ~ task.command").warns("exec sleep");
+    undone.prints("of version 4: done").prints("takes back   version 3").prints("brings back  version 1");
     for index in ["0", "1", "2"] {
         cell.borough(&["task", "logs", &format!("web/{index}")]).await.ended(0).prints("one");
     }
@@ -182,6 +184,10 @@ async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
         is_up(&cell.client().task_list_of_job(&cell.job("web")).await.unwrap().0, 3).then_some(())
     })
     .await;
+    // A rollout that was done before the job was stopped stays done.
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    let status = cell.borough(&["rollout", "status", "web", "--wait"]).await.ended(0);
+    status.prints("of version 4: done, and the job is stopped");
     cell.finish().await;
 }
 

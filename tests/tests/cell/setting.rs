@@ -103,7 +103,8 @@ async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_c
     let plan = cell.borough(&["job", "plan", &spare]).await.ended(1);
     plan.prints("scheduler spare decides over it").prints(&format!("warning: {unserved}"));
     cell.borough(&["job", "run", "--detach", &spare]).await.ended(0).warns(unserved);
-    cell.borough(&["why", "spare"]).await.ended(0).prints(unserved);
+    let why = cell.borough(&["why", "spare"]).await.ended(0).prints(unserved);
+    assert!(!why.stdout.contains("its turn"), "{}", why.stdout);
     cell.borough(&["cell", "status"]).await.ended(0).prints(&format!("warning: {unserved}; 1 job is its"));
     assert!(cell.tasks("spare").await.iter().all(|task| task.state() == TaskState::Pending));
     // It keeps its scheduler; a later job of its name is a new one.

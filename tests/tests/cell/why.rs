@@ -1,6 +1,9 @@
 //! Explanations, as a user types `borough why`.
 
-use borough_tests::{TestCell, options, until};
+use borough_proto::v1::{Task, TaskState};
+use borough_shim::process::ProcessId;
+use borough_tests::{TestCell, is_healthy, options, until};
+use rustix::process::Signal;
 
 /// A batch job of one task.
 fn batch(name: &str, command: &str, after: &str) -> String {
@@ -16,7 +19,8 @@ async fn a_failed_job_and_a_job_after_it_are_explained() {
     let later = cell.file("later.yaml", &batch("later", "['true']", "failing"));
     cell.borough(&["job", "run", &failing]).await.ended(1);
     cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
-    cell.borough(&["why", "failing"]).await.ended(0).prints("all tasks: its job has failed");
+    let why = cell.borough(&["why", "failing"]).await.ended(0).prints("all tasks: its job has failed");
+    why.prints("task 0: failed for good: exit code 7").prints("borough task logs tester/failing/0");
     let never = "never starts: job failing had to succeed, and has ended otherwise";
     until("the end of the job that cannot start", || async {
         let state = cell.borough(&["job", "status", "later", "-o", "json"]).await.json();
@@ -224,5 +228,73 @@ async fn a_probe_that_never_passes_is_named() {
     why.prints("fails again and again: stopped: its health check failed")
         .prints("  the probe that failed: a TCP connection to port http\n");
     cell.borough(&["job", "stop", "beaten"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_failed_task_of_a_batch_job_is_named_with_its_end() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let script = "'echo went wrong; [ $BOROUGH_INDEX = 1 ] || exit 7'";
+    let text =
+        batch("three", &format!("[sh, -c, {script}]"), "").replace("kind: batch", "kind: batch\ncount: 3");
+    let file = cell.file("three.yaml", &text);
+    let ran = cell.borough(&["job", "run", &file]).await.ended(1);
+    ran.warns("tester/three failed: task 0 ended with exit code 7; 2 tasks failed (0, 2)");
+    let why = cell.borough(&["why", "three"]).await.ended(0).prints("all tasks: its job has failed");
+    let why = why.prints("2 tasks (0, 2): failed for good: exit code 7\n").prints("it does not start again");
+    let command = why.stdout.lines().find_map(|line| line.split_once("what it wrote: borough ")).unwrap().1;
+    let arguments: Vec<&str> = command.split_whitespace().collect();
+    cell.borough(&arguments).await.ended(0).prints("went wrong");
+    let one = cell.borough(&["why", "three/2"]).await.ended(0);
+    one.prints("task 2: failed for good: exit code 7");
+    cell.finish().await;
+}
+
+/// Two crashes, and then an operator: who moves a task does not make it fail, and no probe is to blame.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_that_was_moved_after_crashes_does_not_fail() {
+    let cell = TestCell::start(options!().nodes(2)).await;
+    let task = "command: [sleep, '600'], grace: 200ms, health: {command: ['true'], interval: 200ms}";
+    let text = format!("{}restart: {{backoff: 10ms}}\n", crashing("web", 1, task));
+    cell.run("web.yaml", &text).await;
+    for attempt in 1..=2_u64 {
+        let running = |tasks: &[Task]| {
+            tasks[0].state() == TaskState::Running
+                && tasks[0].incarnation == attempt
+                && tasks[0].pid.is_some()
+        };
+        let pid = cell.tasks_until("web", "it runs", running).await[0].pid.unwrap();
+        ProcessId::find(pid).unwrap().signal(Signal::KILL).unwrap();
+    }
+    let again = |tasks: &[Task]| tasks[0].state() == TaskState::Running && tasks[0].incarnation == 3;
+    let node = cell.tasks_until("web", "the third attempt", again).await.remove(0).node;
+    // The probe passes all the time.
+    let why = cell.borough(&["why", "web/0"]).await.ended(0);
+    let waits = "it is healthy once it has run for 4 s without an exit and its probe passes (the command";
+    let why = why.prints("task 0: fails again and again: SIGKILL, 2 times in a row\n").prints(waits);
+    assert!(!why.stdout.contains("has not passed"), "{}", why.stdout);
+    let healthy = |tasks: &[Task]| tasks.iter().all(is_healthy);
+    cell.tasks_until("web", "healthy", healthy).await;
+
+    cell.borough(&["node", "taint", &node, "hot:no_execute"]).await.ended(0);
+    let moved = |tasks: &[Task]| tasks[0].state() == TaskState::Running && tasks[0].node != node;
+    cell.tasks_until("web", "moved", moved).await;
+    let why = cell.borough(&["why", "web"]).await.ended(0);
+    let reason =
+        "stopped: its node has a taint that it does not tolerate; before that it failed 2 times in a row";
+    let why = why.prints(&format!("task 0: {reason}\n")).prints(waits);
+    assert!(
+        !why.stdout.contains("again and again") && !why.stdout.contains("probe that failed"),
+        "{}",
+        why.stdout
+    );
+    cell.tasks_until("web", "healthy again", healthy).await;
+    cell.borough(&["why", "web"]).await.ended(0).prints("every task is placed or has succeeded");
+    let status = cell.borough(&["task", "status", "web/0"]).await.ended(0);
+    status.prints("2 in a row, before it became healthy");
+    cell.borough(&["why", "web/0"]).await.ended(0).prints("task 0: has a node: it is running");
+    cell.borough(&["job", "scale", "web", "0"]).await.ended(0);
+    cell.borough(&["why", "web"]).await.ended(0).prints("tester/web: it has no tasks: its count is 0");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }

@@ -18,6 +18,8 @@ const MESSAGES_MAX: usize = 32;
 struct FailureKind {
     /// It does not start again.
     is_dead: bool,
+    /// The last end was no failure: the task failed before that.
+    is_moved: bool,
     /// `exit code 7`, `SIGKILL`, `out of memory`, `start failed: MESSAGE`.
     how: String,
 }
@@ -34,6 +36,8 @@ pub(super) struct FailingTask {
     pub(super) node: String,
     /// What its probe asks, if the attempt was stopped because that failed; empty otherwise.
     pub(super) probe: String,
+    /// When the present attempt is healthy; empty if it does not run, or is.
+    pub(super) healthy: String,
     pub(super) now_ms: i64,
 }
 
@@ -65,7 +69,8 @@ impl FailingTasks {
     /// Adds a task with its row, and with how its last attempt ended.
     pub(super) fn add(&mut self, task: FailingTask, row: &TaskRow, exit: &Exit) {
         let is_dead = row.state == TaskState::Dead;
-        let mut kind = FailureKind { is_dead, how: exit_text(exit, &exit.message) };
+        let is_moved = !exit.is_failure();
+        let mut kind = FailureKind { is_dead, is_moved, how: exit_text(exit, &exit.message) };
         if self.0.len() >= MESSAGES_MAX && !self.0.contains_key(&kind) {
             kind.how = exit_text(exit, "");
         }
@@ -113,7 +118,14 @@ impl FailingGroup {
             0 | 1 => String::new(),
             failures => format!(", {most}{failures} times in a row"),
         };
-        let headline = format!("{begin}: {}{times}", kind.how);
+        let headline = match (kind.is_moved, self.failures) {
+            (false, _) => format!("{begin}: {}{times}", kind.how),
+            (true, 1) => format!("{}; before that it failed once", kind.how),
+            (true, failures) => {
+                let it = if is_one { "it" } else { "they" };
+                format!("{}; before that {it} failed {most}{failures} times in a row", kind.how)
+            }
+        };
         let (name, exit) = (&self.last.name, &self.exit);
         let on = match self.last.exit_node.as_str() {
             "" => String::new(),
@@ -137,7 +149,7 @@ impl FailingGroup {
                 details.push(format!("next starts: from {first} to {last}, after the back-off"));
             }
         }
-        details.push(commands(name, exit.reason));
+        details.push(commands(name, exit));
         let mut explanation = explanation_of(self.indexes, headline, details);
         explanation.failures = self.failures;
         explanation.exit = Some(exit_to_message(exit, self.last.exit_node.clone()));
@@ -147,10 +159,15 @@ impl FailingGroup {
 }
 
 /// What shows more. An attempt that never started has written nothing.
-fn commands(task: &str, reason: EndReason) -> String {
-    if reason == EndReason::StartFailed {
+fn commands(task: &str, exit: &Exit) -> String {
+    if exit.reason == EndReason::StartFailed {
         let job = task.rsplit_once('/').map_or(task, |(job, _)| job);
-        return format!("correct the job file, then: borough job stop {job}; borough job run FILE");
+        let again = format!("borough job stop {job}; borough job run FILE");
+        // Its agent names the process.
+        if exit.message.starts_with("its port ") && exit.message.contains(" is in use: ") {
+            return format!("end that process, or give the task another port, then: {again}");
+        }
+        return format!("correct the job file, then: {again}");
     }
     format!("what it wrote: borough task logs {task} --previous")
 }
@@ -161,7 +178,11 @@ fn present_text(task: &FailingTask, row: &TaskRow) -> String {
     let of = format!("attempt {attempt} of task {}", row.id.index);
     match (row.state, row.started_ms) {
         (TaskState::Running, Some(since_ms)) => {
-            format!("{of} runs on {} since {}", task.node, moment(since_ms))
+            let healthy = match task.healthy.as_str() {
+                "" => String::new(),
+                when => format!("; {when}"),
+            };
+            format!("{of} runs on {} since {}{healthy}", task.node, moment(since_ms))
         }
         (TaskState::Assigned | TaskState::Starting | TaskState::Running, _) => {
             format!("{of} starts on {}", task.node)
@@ -233,11 +254,29 @@ mod tests {
         assert_eq!(one.details.len(), 2, "it is planned at once: {:?}", one.details);
     }
 
+    /// What an operator did is no failure, whatever came before.
+    #[test]
+    fn a_task_that_was_moved_after_failures_is_told_from_one_that_fails() {
+        let mut tasks = FailingTasks::default();
+        let message = "its node was drained".to_owned();
+        let drained = Exit { reason: EndReason::Stopped, code: None, message, ..exit(0, 1_000) };
+        added(&mut tasks, 0, 2, 0, &drained);
+        added(&mut tasks, 1, 2, 0, &exit(7, 2_000));
+        let [fails, moved] = tasks.explained().try_into().unwrap();
+        assert_eq!((fails.indexes, moved.indexes), (vec![1], vec![0]));
+        assert_eq!(moved.headline, "stopped: its node was drained; before that it failed 2 times in a row");
+        assert!(fails.headline.starts_with("fails again and again: exit code 7"), "{}", fails.headline);
+    }
+
     #[test]
     fn a_failed_start_has_its_cause_and_no_log() {
         let mut tasks = FailingTasks::default();
         let message = "cannot use the working directory /gone: No such file or directory".to_owned();
         let failed = Exit { reason: EndReason::StartFailed, code: None, message, ..exit(0, 1_000) };
+        let message =
+            "its port http (8080) is in use: process 4711 (nginx) listens on 0.0.0.0:8080".to_owned();
+        let hint = commands("ann/web/0", &Exit { message, ..failed.clone() });
+        assert!(hint.starts_with("end that process, or give the task another port, then: "), "{hint}");
         added(&mut tasks, 0, 2, 9_000, &failed);
         let [one] = tasks.explained().try_into().unwrap();
         assert!(one.headline.starts_with("fails again and again: start failed: cannot use the working"));

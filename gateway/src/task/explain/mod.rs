@@ -26,10 +26,12 @@ pub(super) use self::silent::silence_text;
 use super::message::{job_found, task_found};
 use crate::cell::{CellContext, cursor_to_message, lost_after_ms, scheduler_shards_read, scheduler_unserved};
 use crate::job::{explanation_message, scheduler_named};
+use crate::peer::Peers;
 
 /// The answer to a request for explanations.
 pub(super) async fn task_explained(
     cell: &CellContext,
+    peers: &Peers,
     request: &v1::ExplainTaskRequest,
 ) -> Result<v1::ExplainTaskResponse, Status> {
     let (job, cursor) = cell.state(|state| {
@@ -51,18 +53,18 @@ pub(super) async fn task_explained(
     let of_rows = if elsewhere {
         Vec::new()
     } else {
-        let found = rows_found(cell, job, index).await;
+        let mut found = rows_found(cell, job, index).await;
+        found.connected_drop(cell, peers).await;
         explained.retain(|(indexes, explanation)| !is_said_by_rows(indexes, explanation, &found));
         rows_explained(cell, job, found).await?
     };
     let budget = if elsewhere { budget_of(cell, job) } else { None };
     let of_nodes = explained.into_iter().map(|(indexes, explanation)| {
-        let mut message = explanation_message(indexes, &explanation);
+        let mut message = match &unserved {
+            Some(unserved) => unserved_message(unserved, indexes, explanation),
+            None => explanation_message(indexes, &explanation),
+        };
         message.budget = budget.as_ref().map_or_else(String::new, |budget| budget.text.clone());
-        if let Some(unserved) = &unserved {
-            message.summary = format!("{unserved}; {}", message.summary);
-            message.headline = format!("{unserved}; {}", message.headline);
-        }
         message
     });
     let short = if index.is_none() { cell.state(|state| daemon::unadmitted(state, job))? } else { None };
@@ -80,6 +82,15 @@ async fn unserved_named(cell: &CellContext, job: JobId, now_ms: i64) -> Result<O
     let scheduler = cell.state(|state| scheduler_named(state, job))?;
     let scheduler = scheduler.as_ref().map_or(SCHEDULER_DEFAULT, Name::as_str);
     Ok(scheduler_unserved(&scheduler_shards_read(cell).await?, scheduler, now_ms))
+}
+
+/// The explanation of tasks whose scheduler nobody serves. Nothing is their turn before a worker does.
+fn unserved_message(unserved: &str, indexes: Vec<u32>, mut explanation: Explanation) -> v1::Explanation {
+    explanation.waits.retain(|wait| !matches!(wait, WaitReason::Turn { .. }));
+    let mut message = explanation_message(indexes, &explanation);
+    message.summary = format!("{unserved}; {}", message.summary);
+    message.headline = format!("{unserved}; {}", message.headline);
+    message
 }
 
 /// Returns true if the rows say the same, and more: that a task backs off, or what state it is in.
@@ -111,6 +122,7 @@ async fn rows_explained(
         let silent = found.silent.into_values();
         explanations.extend(silent.map(|tasks| silent::explained(tasks, tolerance_ms, now_ms)));
     }
+    explanations.extend(found.away.into_values().map(silent::away_explanation));
     Ok(explanations)
 }
 

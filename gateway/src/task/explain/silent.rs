@@ -13,6 +13,25 @@ pub(super) struct SilentTasks {
     pub(super) indexes: Vec<u32>,
 }
 
+/// Tasks of a job on one node that is not connected, and that the cell does not count as silent yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AwayTasks {
+    pub(super) node: String,
+    pub(super) indexes: Vec<u32>,
+}
+
+/// The explanation of the tasks on a node that is not connected.
+pub(super) fn away_explanation(AwayTasks { node, indexes }: AwayTasks) -> v1::Explanation {
+    let summary = format!("placed on {node}, which is not connected: borough node status {node}");
+    v1::Explanation {
+        indexes,
+        headline: summary.clone(),
+        summary,
+        silent_node: node,
+        ..v1::Explanation::default()
+    }
+}
+
 /// The explanation of the tasks on a silent node. `tolerance_ms`: how long nodes may be silent, if known.
 pub(super) fn explained(tasks: SilentTasks, tolerance_ms: Option<u64>, now_ms: i64) -> v1::Explanation {
     let lost_at_ms = tolerance_ms.map(|tolerance_ms| tasks.since_ms.saturating_add_unsigned(tolerance_ms));
@@ -61,6 +80,13 @@ fn explanation(tasks: SilentTasks, lost_at_ms: i64, now_ms: i64) -> v1::Explanat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_is_not_connected_is_named_before_it_is_silent() {
+        let explained = away_explanation(AwayTasks { node: "n1".to_owned(), indexes: vec![0, 2] });
+        let expected = "placed on n1, which is not connected: borough node status n1";
+        assert_eq!((explained.headline.as_str(), explained.silent_node.as_str()), (expected, "n1"));
+    }
 
     #[test]
     fn an_explanation_says_how_long_a_node_is_silent_and_when_it_is_lost() {

@@ -1,4 +1,5 @@
-//! Explains tasks that run and whose probe has not passed since their start.
+//! Explains tasks that run and are not healthy: their probe has not passed since their start, or they have failed before
+//! and must run for longer.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,10 @@ use borough_model::task::{Health, TaskRow, TaskState};
 use borough_proto::v1;
 
 use super::{explanation_of, moment};
+use crate::session::message::healthy_after_ms;
 
-/// How long a task must have run before its health is explained. A task that comes up is not healthy for a second.
-const RUNS_MS_MIN: i64 = 2_000;
+/// How long after the time that a task must have run its health is explained. Its agent looks once more by then.
+const SLACK_MS: u64 = 1_000;
 
 /// Tasks with the same probe that run and are not healthy.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub(super) struct UnhealthyTask {
     /// Where it runs.
     pub(super) node: String,
     pub(super) since_ms: i64,
+    /// Failures in a row before this attempt.
+    pub(super) failures: u32,
     /// The number of the port that is probed; `None` without one.
     pub(super) port: Option<u16>,
 }
@@ -40,10 +44,14 @@ pub(super) struct UnhealthyTasks {
     groups: BTreeMap<u32, UnhealthyGroup>,
 }
 
-/// Since when a task runs without being healthy; `None` if it is healthy, does not run, or has only just begun.
+/// Since when a task runs without being healthy; `None` if it is healthy, does not run, or has not run for as long as it
+/// must.
 pub(super) fn unhealthy_since(row: &TaskRow, now_ms: i64) -> Option<i64> {
     let runs = row.state == TaskState::Running && row.health != Health::Healthy;
-    row.started_ms.filter(|since_ms| runs && now_ms.saturating_sub(*since_ms) >= RUNS_MS_MIN)
+    let must_ms = healthy_after_ms(row.failures).saturating_add(SLACK_MS);
+    let lasts =
+        |since_ms: &i64| u64::try_from(now_ms.saturating_sub(*since_ms)).is_ok_and(|ms| ms >= must_ms);
+    row.started_ms.filter(|since_ms| runs && lasts(since_ms))
 }
 
 /// The name of the port that a probe asks.
@@ -88,7 +96,7 @@ impl UnhealthyGroup {
         let (runs, its) = if is_one { ("runs and is", "its") } else { ("run and are", "their") };
         let headline = format!("{runs} not healthy: {its} probe has not passed since the start: {asked}");
         let at = moment(first.since_ms);
-        let UnhealthyTask { name, node, since_ms, .. } = first;
+        let UnhealthyTask { name, node, since_ms, failures, .. } = first;
         let mut details = vec![
             if is_one {
                 format!("on {node} since {at}")
@@ -97,6 +105,11 @@ impl UnhealthyGroup {
             },
             format!("what it writes: borough task logs {name}"),
         ];
+        match failures {
+            0 => {}
+            1 => details.push("its last attempt failed".to_owned()),
+            failures => details.push(format!("its last {failures} attempts failed")),
+        }
         if let Probe::Command { command } = &probe {
             let words = command.iter().map(|word| word_quoted(word)).collect::<Vec<_>>().join(" ");
             details.push(format!("what the probe writes: borough task exec {name} -- {words}"));
@@ -106,6 +119,13 @@ impl UnhealthyGroup {
         explanation.unhealthy_since_ms = since_ms;
         explanation
     }
+}
+
+/// When a task is healthy that has failed before and runs. `asked`: what its probe asks; `None` without one.
+pub(super) fn healthy_text(row: &TaskRow, asked: Option<&str>) -> String {
+    let seconds = healthy_after_ms(row.failures) / 1_000;
+    let probe = asked.map(|asked| format!(" and its probe passes ({asked})")).unwrap_or_default();
+    format!("it is healthy once it has run for {seconds} s without an exit{probe}")
 }
 
 /// What a probe asks: `GET /ready on port http (20001)`.
@@ -138,6 +158,7 @@ mod tests {
             name: format!("ann/web/{index}"),
             node: "n1".to_owned(),
             since_ms,
+            failures: index,
             port: Some(20_001),
         }
     }
@@ -153,6 +174,20 @@ mod tests {
         assert_eq!(unhealthy_since(&TaskRow { state: TaskState::Stopping, ..row }, 9_000), None);
     }
 
+    /// A probe may pass while the task has not run for long enough.
+    #[test]
+    fn a_task_that_has_failed_must_run_for_longer() {
+        let id = TaskId { job: JobId(1), index: 0 };
+        let (state, started_ms) = (TaskState::Running, Some(1_000));
+        let row = TaskRow { state, started_ms, failures: 3, ..TaskRow::never_placed(id) };
+        let early =
+            "it is healthy once it has run for 8 s without an exit and its probe passes (GET / on port http)";
+        assert_eq!(healthy_text(&row, Some("GET / on port http")), early);
+        assert_eq!(healthy_text(&row, None), "it is healthy once it has run for 8 s without an exit");
+        assert_eq!(unhealthy_since(&row, 9_900), None);
+        assert_eq!(unhealthy_since(&row, 10_000), Some(1_000));
+    }
+
     #[test]
     fn a_probe_that_has_not_passed_is_named_with_its_port_and_its_path() {
         let http = Probe::Http { port: Name::new("http").unwrap(), path: "/ready".to_owned() };
@@ -163,6 +198,7 @@ mod tests {
         assert_eq!((one.headline.as_str(), one.unhealthy_since_ms), (expected, 5_000));
         let lines = ["on n1 since 1970-01-01T00:00:05Z", "what it writes: borough task logs ann/web/0"];
         assert_eq!(one.details, lines);
+        assert!(!one.details.iter().any(|line| line.contains("failed")));
         tasks.add(2, 1, &http, task(2, 4_000));
         let command = Probe::Command { command: vec!["check".to_owned(), "it's up".to_owned()] };
         tasks.add(3, 2, &command, task(3, 6_000));
@@ -173,6 +209,7 @@ mod tests {
             "each has its own number: {}",
             two.headline
         );
+        assert_eq!(two.details.last().map(String::as_str), Some("its last 2 attempts failed"));
         let by_hand = "what the probe writes: borough task exec ann/web/3 -- check 'it'\\''s up'";
         assert!(other.details.iter().any(|line| line == by_hand), "{:?}", other.details);
     }

@@ -293,7 +293,8 @@ impl fmt::Display for WaitReason {
                 write!(f, "backs off until {} after {failures} {times}", moment(*until_ms))
             }
             Self::State { state, .. } => {
-                write!(f, "wants no node: it is {}", format!("{state:?}").to_lowercase())
+                let node = if state.is_charged() { "has a node" } else { "wants no node" };
+                write!(f, "{node}: it is {}", format!("{state:?}").to_lowercase())
             }
             Self::Gang { needed, fitted } => {
                 write!(f, "{} must be placed together and {fitted} fit", tasks_text(*needed))
@@ -377,6 +378,15 @@ impl Explanation {
         self.waits.iter().any(|wait| matches!(wait, WaitReason::Turn { .. }))
     }
 
+    /// The port that every node lacks, if it is the one thing that they lack. A task may have it, or had it until
+    /// now, or a process outside the cell has it.
+    fn port_missing(&self) -> Option<u16> {
+        match self.lost.as_slice() {
+            [FilterLoss { filter: FilterStep::PortFixed { number }, .. }] => Some(*number),
+            _ => None,
+        }
+    }
+
     fn written(&self, f: &mut fmt::Formatter<'_>, parts: TextParts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
@@ -411,9 +421,10 @@ impl Explanation {
         }
         match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
             (1.., 0, 0, _) => write!(f, "; can never fit any {other}node here")?,
-            (_, 0, _, later @ 1..) if !self.never_fits_together() => {
-                write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?
-            }
+            (_, 0, _, later @ 1..) if !self.never_fits_together() => match self.port_missing() {
+                Some(port) => write!(f, "; waits for port {port} on {later} {}", nodes_text(later))?,
+                None => write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?,
+            },
             _ => {}
         }
         if self.nodes_fit == 0 && !self.nearest.is_empty() && parts == TextParts::All {

@@ -254,7 +254,7 @@ fn reasons_that_lie_in_no_node_are_reported() {
     expect!["waits for its turn: it is next; fits on 1 of 1 node"].assert_eq(&explanation(&stored, 2, 0));
     expect!["its job has 1 task"].assert_eq(&explanation(&stored, 2, 1));
     stored.commit(&planned(&stored));
-    expect!["wants no node: it is assigned"].assert_eq(&explanation(&stored, 2, 0));
+    expect!["has a node: it is assigned"].assert_eq(&explanation(&stored, 2, 0));
     stored.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| {
         (row.state, row.not_before_ms, row.failures) = (TaskState::Pending, 2_000_000, 3);
     });

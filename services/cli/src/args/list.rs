@@ -122,7 +122,15 @@ fn words<S>(known: &[(&'static str, S)]) -> Vec<&'static str> {
 }
 
 pub(super) fn task_state(word: &str) -> Result<TaskState, String> {
-    state(&TASK_STATES, word)
+    state(&TASK_STATES, word).map_err(|refusal| match word {
+        // Words of jobs that say how a task has ended.
+        "succeeded" | "failed" | "stopped" => {
+            let others = TASK_STATES.iter().map(|(word, _)| *word).filter(|word| *word != "dead");
+            let others = others.collect::<Vec<_>>().join(", ");
+            format!("accepted: dead, for tasks that have ended: LAST EXIT says how; or {others}")
+        }
+        _ => refusal,
+    })
 }
 
 pub(super) fn node_state(word: &str) -> Result<NodeStateOrCondition, String> {
@@ -154,7 +162,7 @@ impl TaskOrJobState {
     /// # Errors
     /// What follows the word in a refusal.
     pub(crate) fn of_task(&self) -> Result<TaskState, String> {
-        state(&TASK_STATES, &self.0)
+        task_state(&self.0)
     }
 
     /// The state of a job.
@@ -193,6 +201,15 @@ mod tests {
         }
         assert!(of("x y=1").unwrap_err().starts_with("has the key \"x y\"; accepted: 1 to 128 of "));
         assert!(of("a=b\nc").unwrap_err().starts_with("has the value \"b\\nc\"; accepted: at most "));
+    }
+
+    #[test]
+    fn an_end_that_is_no_state_of_a_task_leads_to_the_state() {
+        for end in ["succeeded", "failed"] {
+            let refused = task_state(end).unwrap_err();
+            assert!(refused.starts_with("accepted: dead, for tasks that have ended: "), "{refused}");
+        }
+        assert!(task_state("sleeping").unwrap_err().starts_with("accepted: pending, held, "));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt as _};
 
 use super::confirm::{Intent, confirm};
 use crate::args::Global;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, tenths};
 use crate::output::{Printer, Progress, tally};
 
 /// Names that are listed at most, before the change and of what has failed.
@@ -199,16 +199,30 @@ impl SharedTimeout {
         Self { begun: clock.monotonic(), clock, limit }
     }
 
-    /// The time that is left for a wait that begins now; `None`: no limit.
+    /// The time that is left for a wait that begins now, as messages name it; `None`: no limit.
     pub(super) fn left(&self) -> Option<Duration> {
         let waited = self.clock.monotonic().saturating_sub(self.begun);
-        self.limit.map(|limit| limit.saturating_sub(waited).max(WAIT_LEAST.min(limit)))
+        self.limit.map(|limit| time_left(limit, waited))
     }
+}
+
+/// The time that is left of `limit`, rounded up to a tenth of a second: nobody reads nanoseconds.
+fn time_left(limit: Duration, waited: Duration) -> Duration {
+    tenths(limit.saturating_sub(waited)).max(WAIT_LEAST).min(limit)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_readable() {
+        let of = |waited: Duration| time_left(Duration::from_secs(12), waited);
+        assert_eq!(of(Duration::from_nanos(335_286)), Duration::from_secs(12));
+        assert_eq!(of(Duration::from_millis(4_950)), Duration::from_millis(7_100));
+        assert_eq!(of(Duration::from_secs(60)), WAIT_LEAST);
+        assert_eq!(time_left(Duration::from_millis(5), Duration::ZERO), Duration::from_millis(5));
+    }
 
     const CHANGE: BulkChange<'static> = BulkChange { what: "stop 3 jobs", noun: "job", done: "stopped" };
 

@@ -215,13 +215,12 @@ impl Drain<'_> {
                 details.clear();
             }
         }
+        let hint = out_of_time_hint(node, left.as_ref());
         let status = left.map_or_else(|| format!("{node}: drained just now"), |left| left_text(node, &left));
         let details = details.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
         Failure::new(Code::NotDone, format!("{status} after {waited}; the drain goes on"))
             .with_details(details)
-            .with_hint(format!(
-                "to stop the tasks that are left: borough node drain {node} --force; to end the drain: borough node uncordon {node}"
-            ))
+            .with_hint(hint)
     }
 }
 
@@ -251,6 +250,21 @@ async fn left_explained(client: &Client, names: &[&TaskRef], left: &Left) -> Res
         lines.push(format!("and {} more", tally(names.len() - EXPLAINED_MAX, "task")));
     }
     Ok(lines)
+}
+
+/// What to run after a wait that has ended. Only tasks on the node that do not end yet can be stopped.
+fn out_of_time_hint(node: &str, left: Option<&Left>) -> String {
+    let next = match left {
+        Some(Left::Nowhere(names)) if !names.is_empty() => {
+            let names: Vec<String> = names.iter().map(|name| format!("borough why {name}")).take(3).collect();
+            format!("why they wait: {}", names.join("; "))
+        }
+        Some(Left::There(tasks)) if tasks.iter().any(|task| !task.stopping) => {
+            format!("to stop the tasks that are left: borough node drain {node} --force")
+        }
+        _ => format!("to wait for it again: borough node drain {node}"),
+    };
+    format!("{next}; to end the drain: borough node uncordon {node}")
 }
 
 fn alive(tasks: &[Task]) -> impl Iterator<Item = &Task> {
@@ -346,6 +360,21 @@ mod tests {
         let expected = "ann/gang/0 fits on another node, and leaves when its job can spare it: 1 of 3 tasks is away, \
                         and 1 may be: task 2 ends";
         assert_eq!(texts, [expected]);
+    }
+
+    /// A task that has left is not stopped by force, and one that ends already is not either.
+    #[test]
+    fn the_hint_after_a_wait_has_what_helps() {
+        let hint = |left: Option<&Left>| {
+            let hint = out_of_time_hint("n1", left);
+            hint.strip_suffix("; to end the drain: borough node uncordon n1").unwrap().to_owned()
+        };
+        let name = TaskRef { job: JobRef::new("op", "pin"), index: 0 };
+        assert_eq!(hint(Some(&Left::Nowhere(vec![name.clone()]))), "why they wait: borough why op/pin/0");
+        let there = |stopping| Left::There(vec![TaskThere { name: name.clone(), stopping }]);
+        let forced = "to stop the tasks that are left: borough node drain n1 --force";
+        assert_eq!(hint(Some(&there(false))), forced);
+        assert_eq!(hint(Some(&there(true))), "to wait for it again: borough node drain n1");
     }
 
     #[test]

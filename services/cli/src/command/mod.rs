@@ -16,6 +16,7 @@ mod node_bulk;
 mod quota;
 mod removed;
 mod rollout;
+mod rollout_undo;
 mod selected;
 mod store;
 mod task;

@@ -89,7 +89,26 @@ pub(super) async fn drain_all(
         return shown(drained.into_iter().map(|(node, _)| node).collect(), outcome, printer);
     }
     let emptied = all_emptied(client, drained, arguments, &mut outcome, printer).await;
-    shown(emptied, outcome, printer)
+    let selector = selector_text(&arguments.choice.label);
+    shown(emptied, outcome, printer).map_err(|failure| drain_hinted(failure, &selector))
+}
+
+/// The failure of a drain whose wait has ended before all nodes were empty, with what to run next.
+fn drain_hinted(failure: Failure, selector: &str) -> Failure {
+    if failure.code() != Code::NotDone || failure.hint().is_some() {
+        return failure;
+    }
+    failure.with_hint(format!(
+        "why tasks are left: borough node drain NODE; to stop them: borough node drain -l '{selector}' --force; to end the \
+         drains: borough node uncordon -l '{selector}'"
+    ))
+}
+
+/// A selector as a person types it.
+fn selector_text(selector: &[LabelMatch]) -> String {
+    let one =
+        |LabelMatch { key, value, not }: &LabelMatch| format!("{key}{}={value}", if *not { "!" } else { "" });
+    selector.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 /// Waits until the tasks of the nodes run elsewhere.
@@ -136,4 +155,24 @@ fn shown(mut nodes: Vec<Node>, outcome: BulkOutcome<'_>, printer: &Printer) -> R
         printer.list(&views, "")?;
     }
     outcome.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_several_drains_that_ends_early_says_what_to_run() {
+        let one = |key: &str, not| LabelMatch { key: key.to_owned(), value: "r1".to_owned(), not };
+        let selector = selector_text(&[one("rack", false), one("zone", true)]);
+        assert_eq!(selector, "rack=r1,zone!=r1");
+        let failure = drain_hinted(Failure::new(Code::NotDone, "2 of 2 nodes: not drained"), &selector);
+        let hint = failure.hint().unwrap_or_default();
+        assert!(hint.contains("borough node drain -l 'rack=r1,zone!=r1' --force"), "{hint}");
+        // The failure of a single node has its own.
+        let own = Failure::new(Code::NotDone, "n1: 1 task left").with_hint("borough why op/pin");
+        assert_eq!(drain_hinted(own, &selector).hint(), Some("borough why op/pin"));
+        let refused = drain_hinted(Failure::new(Code::Refused, "no"), &selector);
+        assert_eq!(refused.hint(), None);
+    }
 }

@@ -6,6 +6,7 @@ use borough_proto::v1::{Job, JobState, RolloutState};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
+use super::rollout_undo::KnownVersions;
 use crate::args::{Global, RolloutVerb, UndoArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -41,7 +42,10 @@ async fn status(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code
 /// Waits for the end of the rollout first.
 async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
     let row = client.job_get(job).await?.job.unwrap_or_default();
-    if let Some(goal) = goal_of(&row) {
+    let is_done = row.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Done);
+    let is_live = matches!(row.state(), JobState::Waiting | JobState::Running);
+    // Once the job is over, its tasks are none of a rollout that was done before.
+    if let Some(goal) = goal_of(&row).filter(|_| is_live || !is_done) {
         wait(client, job, goal, None, printer).await?;
     }
     status(client, job, printer).await
@@ -104,8 +108,17 @@ async fn undo(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let job = arguments.target.resolve(client.user());
+    let before = client.job_get(&job).await?.job.unwrap_or_default();
+    let versions = KnownVersions::read(client, &job, &before).await;
+    let version = arguments.to.or_else(|| versions.before(&before));
     let back =
-        arguments.to.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));
+        version.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));
+    if let Some(changes) =
+        version.map(|version| versions.changes(&before, version)).filter(|all| !all.is_empty())
+    {
+        let now = before.spec_version;
+        printer.remark(&format!("{job}: from version {now} back to {back}:\n{}", changes.trim_end()));
+    }
     confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
     let ordered = client.rollout_order(&job, Order::Undo, arguments.to.unwrap_or(0)).await;
     let row = ordered.map_err(|error| refused(&job, error))?.job.unwrap_or_default();
@@ -124,7 +137,11 @@ async fn show(client: &Client, job: &JobRef, row: &Job, printer: &Printer) -> Re
         return Err(none_begun(Failure::new(Code::Refused, message)));
     };
     let unplaced = unplaced(client, job, row).await?;
-    let view = RolloutStatusView::new(row, rollout, unplaced);
+    let is_way_back = rollout.reverts > 0;
+    let mut view = RolloutStatusView::new(row, rollout, unplaced);
+    if is_way_back {
+        view.brings_back = KnownVersions::read(client, job, row).await.original(view.rollout.version);
+    }
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
 }

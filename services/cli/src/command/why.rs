@@ -5,7 +5,7 @@ use borough_proto::v1::Job;
 use crate::args::{Global, WhyTarget};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, explanations_text, tally};
+use crate::output::{ExplanationView, Printer, count_with_surge, explanations_text, tally};
 
 pub(super) async fn run(global: &Global, target: &WhyTarget, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
@@ -25,6 +25,7 @@ fn placed_text(job: &Job) -> String {
     let name = format!("{}/{}", job.user, job.name);
     let ended = job.tasks.as_ref().map_or(0, |tasks| tasks.failed);
     match usize::try_from(ended).unwrap_or(usize::MAX) {
+        0 if count_with_surge(job) == 0 => format!("{name}: it has no tasks: its count is 0"),
         0 => format!("{name}: every task is placed or has succeeded"),
         ended => {
             let ended = tally(ended, "task");

@@ -233,6 +233,8 @@ pub(crate) struct RolloutStatusView {
     pub(crate) count: u32,
     #[serde(flatten)]
     pub(crate) rollout: RolloutOutput,
+    /// The earlier version that says the same, if the rollout takes one back; null: none is known.
+    pub(crate) brings_back: Option<u32>,
     /// Why tasks have no node, while the rollout is not done.
     pub(crate) unplaced: Vec<ExplanationView>,
 }
@@ -247,6 +249,7 @@ impl RolloutStatusView {
             kind: word(job.kind().as_str_name(), "JOB_KIND_"),
             count: job.count,
             rollout: rollout.into(),
+            brings_back: None,
             unplaced,
         }
     }
@@ -258,6 +261,7 @@ impl RolloutStatusView {
         let over = if is_over { format!(", and the job is {}", self.job_state) } else { String::new() };
         let state = rollout.state_word(&self.job_state);
         let takes_back = rollout.reverts.map(|version| format!("version {version}")).unwrap_or_default();
+        let brings_back = self.brings_back.map(|version| format!("version {version}")).unwrap_or_default();
         let is_batch = self.kind == "batch";
         let batch =
             if is_batch { "running attempts go on, and only later ones get the new version" } else { "" };
@@ -265,6 +269,7 @@ impl RolloutStatusView {
             ("job", format!("{}/{}", self.user, self.name)),
             ("rollout", format!("of version {}: {state}{over}", rollout.version)),
             ("takes back", takes_back),
+            ("brings back", brings_back),
             ("why", rollout.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("canaries", if is_over { String::new() } else { self.canaries_text() }),

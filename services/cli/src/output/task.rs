@@ -332,7 +332,8 @@ impl TaskStatusView {
 
 impl TaskOutput {
     fn failures_text(&self) -> String {
-        if self.failures == 0 { String::new() } else { format!("{} in a row", self.failures) }
+        let before = if self.health == "healthy" { ", before it became healthy" } else { "" };
+        if self.failures == 0 { String::new() } else { format!("{} in a row{before}", self.failures) }
     }
 
     /// Before when it does not start again.

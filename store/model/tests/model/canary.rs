@@ -57,6 +57,26 @@ fn nothing_of_the_owner_is_replaced_before_the_canaries_are_healthy_and_promoted
     assert_eq!(ended, [1], "task 0 is away, and two surge: one healthy attempt more may end");
 }
 
+/// What surges ends with the rollout, so it gets no further attempt for that. It keeps its charge until it has ended.
+#[test]
+fn what_surges_with_an_earlier_version_holds_up_no_rollout_unless_its_charge_differs() {
+    let (row, spec) = job(3, UpdateSpec::default());
+    let row = begun_with_canaries(&row, 0, 1);
+    let old = Some(NOW - 60_000);
+    let mut tasks: Vec<TaskRow> = (0..3).map(|index| task(index, 2, TaskState::Running, old)).collect();
+    tasks.push(task(3, 1, TaskState::Running, old));
+    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Done { skipped: 0 });
+    let held = Rollout { held: vec![1], ..row.rollout.as_deref().unwrap().clone() };
+    let held = set(&row, held);
+    assert_eq!(replaced(step(&held, &spec, &tasks, NOW)), [3]);
+    tasks[3] = task(3, 1, TaskState::Stopping, None);
+    assert!(matches!(step(&held, &spec, &tasks, NOW), RolloutStep::Wait { due_ms: Some(_) }));
+    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Done { skipped: 0 });
+    // One of the owner is waited for.
+    tasks[2] = task(2, 1, TaskState::Stopping, None);
+    assert!(matches!(step(&row, &spec, &tasks, NOW), RolloutStep::Wait { due_ms: Some(_) }));
+}
+
 #[test]
 fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
     let (row, _) = job(3, UpdateSpec { canaries: 1, ..UpdateSpec::default() });

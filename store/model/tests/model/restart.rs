@@ -104,6 +104,30 @@ fn a_long_attempt_makes_the_next_failure_the_first() {
     assert_eq!(restart_decide(&no_reset, &never_started, &at(0), NOW).failures, 10);
 }
 
+/// A stop is no failure, and what ran well until then has no failures before it.
+#[test]
+fn a_long_attempt_that_is_stopped_ends_the_row_of_failures() {
+    let service = rules(JobKind::Service);
+    let stop = Some(StopReason::Drained);
+    let row = TaskRow { failures: 9, started_ms: Some(STARTED), stop, ..running(Health::Healthy) };
+    let at = |lasted_ms: i64| Exit { at_ms: STARTED + lasted_ms, ..exit(EndReason::Stopped, None) };
+    assert_eq!(restart_decide(&service, &row, &at(119_999), NOW).failures, 9);
+    assert_eq!(restart_decide(&service, &row, &at(120_000), NOW).failures, 0);
+}
+
+#[test]
+fn an_end_is_a_failure_unless_somebody_else_wanted_it() {
+    let stopped =
+        |stop: StopReason| Exit { message: stop.text().to_owned(), ..exit(EndReason::Stopped, None) };
+    assert!(stopped(StopReason::Unhealthy).is_failure());
+    for stop in [StopReason::Drained, StopReason::Tainted, StopReason::Shutdown, StopReason::Restart] {
+        assert!(!stopped(stop).is_failure(), "{stop:?}");
+        // It exited by itself before its agent stopped it.
+        assert!(!Exit { reason: EndReason::Exited, ..stopped(stop) }.is_failure(), "{stop:?}");
+    }
+    assert!(exit(EndReason::Signaled, None).is_failure() && !exit(EndReason::NodeLost, None).is_failure());
+}
+
 #[test]
 fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
     let crash = |incarnation: u64| TaskEvent::StartFailed {

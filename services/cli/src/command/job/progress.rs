@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
 
 use super::rollout::RolloutSeen;
-use crate::output::{ExitView, count_with_surge, nodes_text, tally, word};
+use crate::output::{ExitView, count_with_surge, nodes_text, ranges, tally, word};
 
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl KnownJob {
                 JobProgress::Reached
             }
             (Goal::Up | Goal::RolledOut { .. }, JobState::Failed) => {
-                JobProgress::Lost(format!("{name} failed{}", self.worst()))
+                JobProgress::Lost(format!("{name} failed{}{}", self.worst(), self.failed_text()))
             }
             (Goal::Up | Goal::RolledOut { .. }, JobState::Stopping | JobState::Stopped) => {
                 let by = self.stopped_by.as_ref().map(|user| format!(" by {user}"));
@@ -342,6 +342,18 @@ impl KnownJob {
     fn worst(&self) -> String {
         let Some(task) = self.failing() else { return String::new() };
         format!(": task {}{}", task.index, Self::ended(task).trim_start_matches(':'))
+    }
+
+    /// Which tasks have failed for good, if several have.
+    fn failed_text(&self) -> String {
+        let has_failed = |task: &&Task| {
+            self.is_dead_for_good(task) && task.exit.as_ref().and_then(|exit| exit.code) != Some(0)
+        };
+        let failed: Vec<u32> = self.wanted().filter(has_failed).map(|task| task.index).collect();
+        match failed.len() {
+            0 | 1 => String::new(),
+            tasks => format!("; {} failed ({})", tally(tasks, "task"), ranges(&failed)),
+        }
     }
 
     /// How the last attempt of a failing task ended.

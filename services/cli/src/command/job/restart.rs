@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use borough_client::{Client, JobRef, TaskRef};
+use borough_kv::env::SystemClock;
 use borough_proto::v1::{JobState, Task, TaskState};
 
 use super::bulk::restart_all;
@@ -126,7 +127,8 @@ impl Rolling<'_> {
         let mut watched = waiting.open().await?;
         let wanted = wanted(self.arguments, &watched.known);
         for (place, &index) in wanted.iter().enumerate() {
-            let idle = why_idle(watched.known.tasks.get(&index)).filter(|_| self.arguments.task.is_empty());
+            let idle = why_idle(watched.known.tasks.get(&index), now_ms())
+                .filter(|_| self.arguments.task.is_empty());
             if let Some(why) = idle {
                 self.left.push(LeftTaskView { index, why });
                 continue;
@@ -189,9 +191,16 @@ pub(super) fn indexes(ranges: &[std::ops::RangeInclusive<u32>]) -> Vec<u32> {
     named
 }
 
+fn now_ms() -> i64 {
+    SystemClock::shared().wall_ms()
+}
+
 /// Why a task has no attempt to end.
-fn why_idle(task: Option<&Task>) -> Option<&'static str> {
+fn why_idle(task: Option<&Task>, now_ms: i64) -> Option<&'static str> {
     match task.map_or(TaskState::Pending, Task::state) {
+        TaskState::Pending if task.is_some_and(|task| task.not_before_ms > now_ms) => {
+            Some("it waits for the end of its back-off after a failure")
+        }
         TaskState::Pending => Some("it waits for a node"),
         TaskState::Dead => Some("it is over"),
         _ => None,
@@ -270,7 +279,12 @@ mod tests {
     #[test]
     fn tasks_without_an_attempt_are_left_alone() {
         let task = |state: TaskState| Task { state: state.into(), ..Task::default() };
+        let why_idle = |task: Option<&Task>| super::why_idle(task, 1_000);
         assert_eq!(why_idle(None), Some("it waits for a node"));
+        let paused = |not_before_ms| Task { not_before_ms, ..task(TaskState::Pending) };
+        assert_eq!(why_idle(Some(&paused(1_000))), Some("it waits for a node"));
+        let back_off = Some("it waits for the end of its back-off after a failure");
+        assert_eq!(why_idle(Some(&paused(1_001))), back_off);
         assert_eq!(why_idle(Some(&task(TaskState::Dead))), Some("it is over"));
         for state in [TaskState::Starting, TaskState::Running, TaskState::Stopping, TaskState::Lost] {
             assert_eq!(why_idle(Some(&task(state))), None, "{state:?}");

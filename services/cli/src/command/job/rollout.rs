@@ -9,7 +9,7 @@ use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
-use crate::output::{ExitView, canaries_text, skipped_text, surge_waits_text};
+use crate::output::{ExitView, canaries_text, ranges, skipped_text, surge_waits_text, tally};
 
 /// What was seen of the version of a goal.
 #[derive(Clone, Debug, Default)]
@@ -130,7 +130,7 @@ impl KnownJob {
         let of = rollout.version.max(version);
         let RolloutProgress { concerned, healthy, .. } = self.rollout_counts(of);
         let mut text = match concerned {
-            0 => format!("{name}: version {of} needs no new attempt"),
+            0 => format!("{name}: {}", self.unconcerned_text(of)),
             _ => format!("{name}: {healthy}/{concerned} healthy with version {of}"),
         };
         if rollout.canaries_healthy_ms > 0 {
@@ -144,7 +144,7 @@ impl KnownJob {
             text =
                 format!("{name}: waits until {} healthy with version {of}", canaries_text(rollout.canaries));
         }
-        if self.surging() > 0 {
+        if self.surging() > 0 && concerned > 0 {
             text.push_str(&format!(", {} surging", self.surging()));
         }
         if self.is_paused() {
@@ -154,7 +154,7 @@ impl KnownJob {
             text.push_str(&format!("; {}", skipped_text(rollout.skipped)));
         }
         let unplaced = self.surge_unplaced();
-        if unplaced > 0 {
+        if unplaced > 0 && concerned > 0 {
             text.push_str(&format!("; {} (borough why {name})", surge_waits_text(unplaced)));
         }
         if rollout.reverts > 0 && !rollout.failure.is_empty() {
@@ -162,6 +162,31 @@ impl KnownJob {
             text.push_str(&format!("; it takes back version {reverts}, because {failure}"));
         }
         text
+    }
+
+    /// What is waited for when a version concerns no task: what surges ends, and other tasks may not be healthy.
+    fn unconcerned_text(&self, version: u32) -> String {
+        let is_pending =
+            |index: &u32| self.tasks.get(index).is_none_or(|task| task.state() == TaskState::Pending);
+        let pending: Vec<u32> = (0..self.job.count).filter(is_pending).collect();
+        let unhealthy = self.job.count.saturating_sub(u32::try_from(self.healthy()).unwrap_or(u32::MAX));
+        let needs = format!("version {version} needs no new attempt");
+        match (pending.as_slice(), unhealthy) {
+            ([], 0) if self.surging() > 0 => format!("{needs}; what surges ends"),
+            ([], 0) => needs,
+            ([], tasks) => {
+                let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
+                format!("{needs}; {tasks} not healthy")
+            }
+            ([index], _) => format!("waits for task {index}, which has no node"),
+            (indexes, _) => {
+                format!(
+                    "waits for {} ({}), which have no node",
+                    tally(indexes.len(), "task"),
+                    ranges(indexes)
+                )
+            }
+        }
     }
 
     /// The counts of the rollout of `version`, over the tasks that it concerns.
@@ -247,6 +272,8 @@ fn task_state(state: TaskState) -> borough_model::TaskState {
 
 #[cfg(test)]
 mod tests {
+    use borough_model::Name;
+    use borough_model::job::JobKind;
     use borough_proto::v1::{EndReason, Exit};
 
     use super::super::progress::tests::{service, task};
@@ -273,6 +300,31 @@ mod tests {
         known.job.rollout = Some(rollout);
         let text = "alice/web: 0/2 healthy with version 3, 1 surging; it takes back version 2, because task 3 failed";
         assert_eq!(known.rollout_text(2), text);
+    }
+
+    /// A version that no task needs still waits for those of the job, and what surged for the one before ends.
+    #[test]
+    fn a_version_that_no_task_needs_waits_for_the_tasks_of_the_job() {
+        let mut known = service(2);
+        known.goal_set(Goal::RolledOut { version: 3 });
+        let (state, version) = (RolloutState::Rolling.into(), 3);
+        known.job.rollout = Some(Rollout { state, version, surge: 1, ..Rollout::default() });
+        let (user, name) = (Name::new("alice").unwrap(), Name::new("web").unwrap());
+        let spec = JobSpec::defaults(user, name, JobKind::Service, vec!["serve".to_owned()]);
+        known.job.spec_version = 3;
+        known.rollout.specs = BTreeMap::from([(1, Arc::new(spec.clone())), (3, Arc::new(spec))]);
+        let of =
+            |index, state, health, failures| Task { spec_version: 1, failures, ..task(index, state, health) };
+        known.task_changed(of(0, TaskState::Running, Health::Healthy, 0));
+        known.task_changed(of(1, TaskState::Pending, Health::Unknown, 1));
+        let text = |known: &KnownJob| known.rollout_text(3);
+        assert_eq!(text(&known), "alice/web: waits for task 1, which has no node");
+        known.task_changed(Task { revision: 2, ..of(1, TaskState::Running, Health::Unknown, 1) });
+        assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; 1 task not healthy");
+        known.task_changed(Task { revision: 3, ..of(1, TaskState::Running, Health::Healthy, 0) });
+        assert_eq!(text(&known), "alice/web: version 3 needs no new attempt");
+        known.task_changed(of(2, TaskState::Running, Health::Healthy, 0));
+        assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; what surges ends");
     }
 
     /// When the version is taken back, an attempt of the one before takes the place of the one that failed.

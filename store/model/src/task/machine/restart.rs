@@ -43,10 +43,12 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
             | StopReason::Updated
             | StopReason::Tainted
             | StopReason::Shutdown,
-        ) => decision_again(row),
+        ) => decision_again(rules, row, exit),
         Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, ExitResult::Failed, now_ms),
         None => match exit.reason {
-            EndReason::Stopped | EndReason::NodeLost | EndReason::NodeRebooted => decision_again(row),
+            EndReason::Stopped | EndReason::NodeLost | EndReason::NodeRebooted => {
+                decision_again(rules, row, exit)
+            }
             EndReason::Exited | EndReason::Signaled | EndReason::OutOfMemory | EndReason::StartFailed => {
                 decision_by_mode(rules, row, exit, result, now_ms)
             }
@@ -65,8 +67,10 @@ fn decision_over(verdict: Verdict, row: &TaskRow) -> RestartDecision {
     RestartDecision { verdict, crashed: false, failures: row.failures, not_before_ms: 0 }
 }
 
-fn decision_again(row: &TaskRow) -> RestartDecision {
-    decision_over(Verdict::Again, row)
+/// It is no failure. If the attempt lasted long enough to count as a recovery, it also ends the row of those before.
+fn decision_again(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> RestartDecision {
+    let failures = if recovered(rules, row, exit) { 0 } else { row.failures };
+    RestartDecision { failures, ..decision_over(Verdict::Again, row) }
 }
 
 /// An end without a stop: the mode decides whether the task is retried, the count of failures in a row how soon. A
@@ -97,10 +101,14 @@ fn decision_by_mode(
 
 /// Failures in a row with this one: 1 after an attempt that lasted long enough to count as a recovery.
 fn failures_in_a_row(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> u32 {
+    if recovered(rules, row, exit) { 1 } else { row.failures.saturating_add(1) }
+}
+
+/// Returns true if the attempt lasted long enough to count as a recovery.
+fn recovered(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> bool {
     let lasted_ms = row.started_ms.map_or(0, |started_ms| exit.at_ms.saturating_sub(started_ms));
     let enough_ms = rules.restart.reset_after_ms.max(RECOVERY_MS_MIN);
-    let recovered = u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= enough_ms);
-    if recovered && row.started_ms.is_some() { 1 } else { row.failures.saturating_add(1) }
+    row.started_ms.is_some() && u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= enough_ms)
 }
 
 /// An attempt that lasted less is no recovery, whatever its job says: tasks that fail at once would never pause longer.

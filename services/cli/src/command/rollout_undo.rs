@@ -1,0 +1,91 @@
+//! `rollout undo`: which version it brings back, and what that changes.
+
+use borough_client::{Client, JobRef};
+use borough_model::JobSpec;
+use borough_proto::convert::job_spec_from_message;
+use borough_proto::v1::{Job, JobVersion};
+
+use crate::output::{Style, changes_text, spec_changes};
+
+/// The specs of a job's versions, newest first.
+pub(super) struct KnownVersions(Vec<(u32, JobSpec)>);
+
+impl KnownVersions {
+    /// Reads the versions of a job; none if that fails: the gateway decides without them.
+    pub(super) async fn read(client: &Client, job: &JobRef, row: &Job) -> Self {
+        Self::of(client.job_history(job).await.unwrap_or_default(), &row.id)
+    }
+
+    fn of(versions: Vec<JobVersion>, job_id: &str) -> Self {
+        let known = versions.into_iter().filter_map(|version| {
+            version.job.as_ref().filter(|job| job.id == job_id)?;
+            let mut spec = job_spec_from_message(version.spec.as_ref()?).ok()?;
+            // They stay as they are in force.
+            (spec.count, spec.priority) = (0, 0);
+            Some((version.version, spec))
+        });
+        let mut known: Vec<(u32, JobSpec)> = known.collect();
+        known.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+        Self(known)
+    }
+
+    fn spec(&self, version: u32) -> Option<&JobSpec> {
+        self.0.iter().find(|(known, _)| *known == version).map(|(_, spec)| spec)
+    }
+
+    /// The version that `rollout undo` without `--to` brings back: the newest rolled out one that differs.
+    pub(super) fn before(&self, row: &Job) -> Option<u32> {
+        let in_force = self.spec(row.spec_version)?;
+        let rolled_out = row.rollout.iter().flat_map(|rollout| rollout.versions.iter().rev());
+        rolled_out.copied().find(|version| self.spec(*version).is_some_and(|spec| spec != in_force))
+    }
+
+    /// The version of which `version` is a copy: the newest one before it that says the same.
+    pub(super) fn original(&self, version: u32) -> Option<u32> {
+        let spec = self.spec(version)?;
+        let mut earlier = self.0.iter().filter(|(known, _)| *known < version);
+        earlier.find(|(_, known)| known == spec).map(|(known, _)| *known)
+    }
+
+    /// What changes if `version` comes back, a line per field; empty if that is not known.
+    pub(super) fn changes(&self, row: &Job, version: u32) -> String {
+        let specs = self.spec(row.spec_version).zip(self.spec(version));
+        let changes = specs.map(|(now, back)| spec_changes(now, back)).unwrap_or_default();
+        changes_text(&changes, &Style::default()).lines().map(|line| format!("  {line}\n")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use borough_model::Name;
+    use borough_model::job::JobKind;
+    use borough_proto::convert::job_spec_to_message;
+    use borough_proto::v1::Rollout;
+
+    use super::*;
+
+    fn version(number: u32, team: &str, count: u32) -> JobVersion {
+        let labels = BTreeMap::from([("team".to_owned(), team.to_owned())]);
+        let (user, name) = (Name::new("ann").unwrap(), Name::new("web").unwrap());
+        let spec = JobSpec::defaults(user, name, JobKind::Service, vec!["serve".to_owned()]);
+        let spec = JobSpec { labels, count, ..spec };
+        let job = Job { id: "j1".to_owned(), ..Job::default() };
+        let spec = Some(job_spec_to_message(&spec));
+        JobVersion { job: Some(job), version: number, spec, ..JobVersion::default() }
+    }
+
+    /// A count is none of a version: it stays as it is.
+    #[test]
+    fn the_version_that_comes_back_is_the_newest_that_differs() {
+        let versions = vec![version(1, "a", 1), version(2, "b", 1), version(3, "b", 5)];
+        let known = KnownVersions::of(versions, "j1");
+        let rollout = Rollout { version: 3, versions: vec![1, 2], ..Rollout::default() };
+        let row = Job { spec_version: 3, rollout: Some(rollout), ..Job::default() };
+        assert_eq!(known.before(&row), Some(1), "version 2 says the same");
+        assert_eq!(known.changes(&row, 1), "  ~ labels.team: b -> a\n");
+        assert_eq!((known.original(3), known.original(2)), (Some(2), None));
+        assert_eq!(KnownVersions::of(vec![version(1, "a", 1)], "j2").before(&row), None);
+    }
+}
