@@ -20,7 +20,7 @@ async fn an_update_that_may_end_one_healthy_task_skips_the_others() {
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
     let skipped =
         "`update.disruptions_max` skips 2 healthy tasks: they keep their version until they begin again";
-    plan.prints("replace the attempts of task 0, at most 1 away at a time").warns(skipped);
+    plan.prints("replace the attempts of task 0, at most 1 away at a time").prints(skipped);
     let ran = cell.borough(&["job", "run", &file]).await.ended(0);
     let keep = "2 tasks skipped by `update.disruptions_max` keep the earlier version until they begin again";
     ran.prints(&format!("tester/web: 1/3 healthy with version 2; {keep}"));

@@ -149,12 +149,8 @@ fn spec_full() -> JobSpec {
     full.labels = text_map("team", "a");
     let mut full = with_examples(full);
     let update = full.update.unwrap();
-    full.update = Some(UpdateSpec {
-        surge_max: Some(3),
-        surge_percent_max: Some(20),
-        disruptions_max: Some(4),
-        ..update
-    });
+    let update = UpdateSpec { disruptions_max: Some(4), ..update };
+    full.update = Some(UpdateSpec { surge_max: Some(3), surge_percent_max: Some(20), ..update });
     full
 }
 
