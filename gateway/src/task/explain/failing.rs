@@ -118,13 +118,12 @@ impl FailingGroup {
             0 | 1 => String::new(),
             failures => format!(", {most}{failures} times in a row"),
         };
-        let headline = match (kind.is_moved, self.failures) {
-            (false, _) => format!("{begin}: {}{times}", kind.how),
-            (true, 1) => format!("{}; before that it failed once", kind.how),
-            (true, failures) => {
-                let it = if is_one { "it" } else { "they" };
-                format!("{}; before that {it} failed {most}{failures} times in a row", kind.how)
-            }
+        let headline = if kind.is_moved {
+            let it = if is_one { "it" } else { "they" };
+            let times = if times.is_empty() { " once" } else { times.trim_start_matches(',') };
+            format!("{}; before that {it} failed{times}", kind.how)
+        } else {
+            format!("{begin}: {}{times}", kind.how)
         };
         let (name, exit) = (&self.last.name, &self.exit);
         let on = match self.last.exit_node.as_str() {

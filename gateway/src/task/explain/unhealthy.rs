@@ -1,5 +1,5 @@
-//! Explains tasks that run and are not healthy: their probe has not passed since their start, or they have failed before
-//! and must run for longer.
+//! Explains tasks that run and are not healthy: their probe has not passed since their start, or they have failed
+//! before and must run for longer.
 
 use std::collections::BTreeMap;
 
@@ -44,8 +44,8 @@ pub(super) struct UnhealthyTasks {
     groups: BTreeMap<u32, UnhealthyGroup>,
 }
 
-/// Since when a task runs without being healthy; `None` if it is healthy, does not run, or has not run for as long as it
-/// must.
+/// Since when a task runs without being healthy; `None` if it is healthy, does not run, or has not run for as long as
+/// it must.
 pub(super) fn unhealthy_since(row: &TaskRow, now_ms: i64) -> Option<i64> {
     let runs = row.state == TaskState::Running && row.health != Health::Healthy;
     let must_ms = healthy_after_ms(row.failures).saturating_add(SLACK_MS);

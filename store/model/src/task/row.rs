@@ -432,22 +432,6 @@ pub struct Exit {
     pub node: Option<NodeId>,
 }
 
-impl Exit {
-    /// The stop that ended the attempt, by the text that it left.
-    pub fn stop(&self) -> Option<StopReason> {
-        StopReason::ALL.into_iter().find(|stop| stop.text() == self.message)
-    }
-
-    /// Returns true if the attempt ended by a fault of the task: not by a stop for another cause, nor with its node.
-    pub fn is_failure(&self) -> bool {
-        match (self.reason, self.stop()) {
-            (EndReason::NodeLost | EndReason::NodeRebooted, _) => false,
-            (_, Some(stop)) => stop == StopReason::Unhealthy,
-            (reason, None) => reason != EndReason::Stopped,
-        }
-    }
-}
-
 /// Why an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]

@@ -9,6 +9,22 @@ use crate::task::{EndReason, Exit, StopReason, TaskRow, Verdict};
 /// Failed attempts in a row on one node after which [`node_avoided`] names it.
 pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
 
+impl Exit {
+    /// The stop that ended the attempt, by the text that it left.
+    pub fn stop(&self) -> Option<StopReason> {
+        StopReason::ALL.into_iter().find(|stop| stop.text() == self.message)
+    }
+
+    /// Returns true if the attempt ended by a fault of the task: not by a stop for another cause, nor with its node.
+    pub fn is_failure(&self) -> bool {
+        match (self.reason, self.stop()) {
+            (EndReason::NodeLost | EndReason::NodeRebooted, _) => false,
+            (_, Some(stop)) => stop == StopReason::Unhealthy,
+            (reason, None) => reason != EndReason::Stopped,
+        }
+    }
+}
+
 /// What follows the end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartDecision {
