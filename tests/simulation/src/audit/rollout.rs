@@ -51,8 +51,8 @@ impl Auditor {
         let before = self.jobs.get(&job).and_then(|row| row.rollout.as_ref());
         let before = before.map_or(0, |rollout| rollout.disruptions);
         let most = spec.update.and_then(|update| update.disruptions_max).unwrap_or(u32::MAX);
-        let is_counted =
-            counted.checked_sub(before).and_then(|more| usize::try_from(more).ok()) == Some(owned);
+        let is_counted = row.rollout.is_none()
+            || counted.checked_sub(before).and_then(|more| usize::try_from(more).ok()) == Some(owned);
         self.require(is_counted && (owned == 0 || counted <= most), "rollout_limit", || {
             format!("{owned} healthy tasks of {job} are ended after {before}, {counted} are counted: {most} may be")
         });
