@@ -46,7 +46,7 @@ impl Auditor {
         self.require(!is_tried || !entry.deltas.iter().any(own), "rollout_canary", || {
             format!("{job} is tried with canaries, and another attempt of it is replaced")
         });
-        let owned = ended.iter().filter(|task| task.index < count).count();
+        let owned = ended.iter().filter(|task| task.index < owners).count();
         let counted = row.rollout.as_ref().map_or(0, |rollout| rollout.disruptions);
         let before = self.jobs.get(&job).and_then(|row| row.rollout.as_ref());
         let before = before.map_or(0, |rollout| rollout.disruptions);
