@@ -275,7 +275,7 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
         .ended(2)
         .warns("has the key \"a b\"")
         .warns("accepted: 1 to 128");
-    cell.borough(&["job", "label", "cart", "tier=x", "tier-"]).await.ended(2).warns("`labels` does not set");
+    cell.borough(&["job", "label", "cart", "tier=x", "tier-"]).await.ended(2).warns("\"tier\" stands twice");
     cell.borough(&["job", "label", "cat", "tier=x"]).await.ended(3).warns("did you mean \"cart\"?");
 
     // The next attempt has the newest version.
