@@ -27,7 +27,7 @@ impl Auditor {
         let surge = row.surge();
         let count = if row.daemon.is_some() { self.daemon_answered_for(row) } else { row.count - surge };
         // The share is that of all nodes served.
-        let away_max = unavailable_max(spec, row.wanted_count() - surge, surge);
+        let away_max = unavailable_max(spec, row.wanted_count(), surge);
         let spec = spec.clone();
         let ended = entry.deltas.iter().filter_map(|delta| match delta {
             Delta::Task { row } if !is_healthy(row) => Some(row.id),
