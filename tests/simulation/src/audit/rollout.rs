@@ -42,7 +42,10 @@ impl Auditor {
         let fits = is_tried || u64::from(count) + gone <= away_max + healthy;
         self.note("rollout_step");
         let owners = row.count - surge;
-        let own = |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < owners);
+        // What surges may have kept a place that one of the owner's tasks waits for: that one goes on.
+        let goes_on = |row: &TaskRow| matches!(row.state, TaskState::Assigned | TaskState::Starting);
+        let own =
+            |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < owners && !goes_on(row));
         self.require(!is_tried || !entry.deltas.iter().any(own), "rollout_canary", || {
             format!("{job} is tried with canaries, and another attempt of it is replaced")
         });
