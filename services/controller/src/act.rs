@@ -98,12 +98,7 @@ impl ActionExecutor {
     pub(crate) async fn act(&self, action: ControllerAction) -> StoreResult<()> {
         let writer = &self.writer;
         match action {
-            ControllerAction::TasksUnwanted(job) => {
-                let stop = |tx: Transaction, mut changes: ChangeSet, after| async move {
-                    Ok((task_unwanted_stop(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
-                };
-                writer.sweep("task_stop", stop).await
-            }
+            ControllerAction::TasksUnwanted(job) => self.tasks_unwanted(job).await,
             ControllerAction::TasksRevive(job) => {
                 let revive = |tx: Transaction, mut changes: ChangeSet, after| async move {
                     Ok((task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
@@ -285,6 +280,14 @@ impl ActionExecutor {
             Ok((moves_surge_end(&tx, &mut changes, job, revision).await?, changes))
         };
         self.writer.change("task_surge_end", end).await
+    }
+
+    /// Ends the tasks of a job that it does not want any more.
+    async fn tasks_unwanted(&self, job: JobId) -> StoreResult<()> {
+        let stop = |tx: Transaction, mut changes: ChangeSet, after| async move {
+            Ok((task_unwanted_stop(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
+        };
+        self.writer.sweep("task_stop", stop).await
     }
 
     /// Ends attempts of daemon jobs whose nodes are not served any more.

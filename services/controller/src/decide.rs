@@ -254,8 +254,8 @@ fn daemons_there(
     there.map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` selects and without those of daemon jobs, and how many healthy ones the disruption budgets of
-/// their jobs allow. `now_ms` is wall time since 1970.
+/// Attempts to move off a node, of those that `wanted` selects and without those of daemon jobs, and how many healthy
+/// ones the disruption budgets of their jobs allow. `now_ms` is wall time since 1970.
 fn departures(
     state: &MirrorState,
     node: NodeId,

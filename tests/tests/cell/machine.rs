@@ -59,7 +59,7 @@ async fn a_node_short_of_memory_is_left_to_production_until_it_has_recovered() {
         .ended(0)
         .prints("tainted pressure/memory:prefer_no_schedule");
     let refused = cell.borough(&["node", "taint", "alpha-1", "pressure/disk:no_schedule"]).await;
-    refused.ended(2).warns("set by the node's agent");
+    refused.ended(2).warns("the cell sets those of pressure/");
     for job in ["late", "other", "served", "choosing"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }

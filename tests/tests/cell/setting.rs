@@ -76,7 +76,7 @@ async fn placers(cell: &TestCell, job: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_cell() {
     let cell = TestCell::start(options!().served(&["default", "fast"])).await;
-    let refused = cell.borough(&["cell", "set", "--scheduler", "daemon=fast"]).await;
+    let refused = cell.borough(&["cell", "set", "--scheduler", "cron=fast"]).await;
     refused.ended(2).warns("rules for gang, band:monitoring").warns("service, batch");
     let set = ["cell", "set", "--scheduler", "batch=fast", "--scheduler", "band:best_effort=spare"];
     let set = cell.borough(&set).await.ended(0);

@@ -24,7 +24,7 @@ const BAD: [Bad; 45] = [
     (&["job", "label", "web", ".x=y"], 2, "LABEL: \".x=y\" has the key \".x\""),
     (&["job", "label", "web", "a\nb=c"], 2, "accepted: 1 to 128"),
     (&["job", "label", "web", "x=a\nb"], 2, "on one line"),
-    (&["job", "label", "web", "x=1", "x-"], 2, "remove[0]"),
+    (&["job", "label", "web", "x=1", "x-"], 2, "stands twice"),
     (&["job", "label", "nothing", "x=1"], 3, "no job \"nothing\" of user tester in cell alpha"),
     (&["job", "label", "done", "x=1"], 4, "job tester/done: the job is over: succeeded"),
     (&["job", "edit"], 2, "JOB"),
@@ -49,7 +49,7 @@ const BAD: [Bad; 45] = [
     (&["task", "stop", "done/0"], 4, "its job does not run"),
     (&["node", "label", "alpha-1"], 2, "LABEL"),
     (&["node", "label", "alpha-1", "tier"], 2, LABEL),
-    (&["node", "label", "alpha-1", "tier=x", "tier-"], 2, "remove[0]"),
+    (&["node", "label", "alpha-1", "tier=x", "tier-"], 2, "stands twice"),
     (&["node", "label", "alpha-1", "node.name=x"], 2, "node.name and those of package/ are set by the cell"),
     (
         &["node", "label", "alpha-1", "package/web/1=x"],

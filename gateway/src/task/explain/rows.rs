@@ -11,7 +11,7 @@ use borough_store::mirror::MirrorState;
 use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
 use super::lost::LostTasks;
-use super::silent::{AwayTasks, SilentTasks, silent_since};
+use super::silent::{SilentTasks, UnconnectedTasks, silent_since};
 use super::unhealthy::{UnhealthyTask, UnhealthyTasks, healthy_text, port_name, probe_text, unhealthy_since};
 use crate::cell::CellContext;
 use crate::peer::Peers;
@@ -32,7 +32,7 @@ pub(super) struct RowsFound {
     pub(super) drained: BTreeMap<NodeId, DrainedTasks>,
     pub(super) silent: BTreeMap<NodeId, SilentTasks>,
     /// Tasks on nodes that are not known to be silent. What [`Self::connected_drop`] leaves is not connected.
-    pub(super) away: BTreeMap<NodeId, AwayTasks>,
+    pub(super) away: BTreeMap<NodeId, UnconnectedTasks>,
 }
 
 impl RowsFound {
@@ -124,7 +124,7 @@ impl RowsFound {
                 self.silent.entry(node.id).or_insert_with(new).indexes.push(index);
             }
             Some((node, None)) => {
-                let new = || AwayTasks { node: node.name.to_string(), indexes: Vec::new() };
+                let new = || UnconnectedTasks { node: node.name.to_string(), indexes: Vec::new() };
                 self.away.entry(node.id).or_insert_with(new).indexes.push(index);
             }
             None => {}
@@ -299,7 +299,7 @@ mod tests {
             found.connected_drop(cell, &peers()).await;
             found.away.into_values().collect::<Vec<_>>()
         };
-        let tasks = AwayTasks { node: "n1".to_owned(), indexes: vec![TASK.index] };
+        let tasks = UnconnectedTasks { node: "n1".to_owned(), indexes: vec![TASK.index] };
         assert_eq!(away().await, [tasks]);
         let node = cell.mirror.read(|state| state.tasks().get(&TASK).unwrap().node).unwrap();
         let (now, report_interval) = (Duration::ZERO, Duration::from_secs(1));

@@ -15,13 +15,13 @@ pub(super) struct SilentTasks {
 
 /// Tasks of a job on one node that is not connected, and that the cell does not count as silent yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AwayTasks {
+pub(super) struct UnconnectedTasks {
     pub(super) node: String,
     pub(super) indexes: Vec<u32>,
 }
 
 /// The explanation of the tasks on a node that is not connected.
-pub(super) fn away_explanation(AwayTasks { node, indexes }: AwayTasks) -> v1::Explanation {
+pub(super) fn away_explanation(UnconnectedTasks { node, indexes }: UnconnectedTasks) -> v1::Explanation {
     let summary = format!("placed on {node}, which is not connected: borough node status {node}");
     v1::Explanation {
         indexes,
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_not_connected_is_named_before_it_is_silent() {
-        let explained = away_explanation(AwayTasks { node: "n1".to_owned(), indexes: vec![0, 2] });
+        let explained = away_explanation(UnconnectedTasks { node: "n1".to_owned(), indexes: vec![0, 2] });
         let expected = "placed on n1, which is not connected: borough node status n1";
         assert_eq!((explained.headline.as_str(), explained.silent_node.as_str()), (expected, "n1"));
     }

@@ -494,9 +494,7 @@ fn changes_of_a_watch() {
 fn stats_for_people() {
     let sizes = [0, 1, 1023, 1024, 1536, 10 << 20, 1_500_000_000, u64::MAX].map(bytes);
     assert_eq!(sizes, ["0B", "1B", "1023B", "1KiB", "1.5KiB", "10MiB", "1.3GiB", "15.9EiB"]);
-    assert_eq!(time(0), "-");
-    assert_eq!(time(-5), "-");
+    assert_eq!([time(0), time(-5)], ["-", "-"]);
     assert_eq!(time(1_700_000_000_000), "2023-11-14T22:13:20Z");
-    assert_eq!(ranges(&[3, 1, 2, 7, 2, u32::MAX]), "1-3, 7, 4294967295");
-    assert_eq!(ranges(&[]), "");
+    assert_eq!([ranges(&[3, 1, 2, 7, 2, u32::MAX]), ranges(&[])], ["1-3, 7, 4294967295", ""]);
 }

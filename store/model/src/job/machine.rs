@@ -138,12 +138,8 @@ pub fn job_transition(
         JobEvent::CountSet { count, succeeded, failed, rollout, moves } => {
             job_alive(row)?;
             next.count = *count;
-            if rollout.is_some() {
-                next.rollout.clone_from(rollout);
-            }
-            if moves.is_some() {
-                next.moves.clone_from(moves);
-            }
+            next.rollout = rollout.clone().or(next.rollout);
+            next.moves = moves.clone().or(next.moves);
             next.succeeded = *succeeded;
             next.failed = *failed;
             next.state = completed(&next);

@@ -127,6 +127,8 @@ pub(super) struct WaitingOutput<'w, 'p> {
 struct UnansweredTasks {
     node: String,
     tasks: usize,
+    /// Whether the cell counts the node as silent. Before that, it is only not connected.
+    is_silent: bool,
 }
 
 impl<'w, 'p> WaitingOutput<'w, 'p> {
@@ -336,7 +338,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// The state of the job, in one line.
     fn state_text(&self, known: &KnownJob, goal: Goal) -> String {
         let mut text = known.text(goal);
-        for UnansweredTasks { node, tasks } in &self.silent {
+        for UnansweredTasks { node, tasks, .. } in &self.silent {
             let wait = if *tasks == 1 { "task waits" } else { "tasks wait" };
             text.push_str(&format!("; {tasks} {wait} for node {node}, which does not answer"));
         }
@@ -369,7 +371,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             views.into_iter().partition(|view| view.silent_node.is_some());
         let tasks = |view: &ExplanationView| {
             let node = view.silent_node.as_ref()?.to_string();
-            Some(UnansweredTasks { node, tasks: view.indexes.len() })
+            let is_silent = view.silent_since_ms.is_some();
+            Some(UnansweredTasks { node, tasks: view.indexes.len(), is_silent })
         };
         self.silent = silent.iter().filter_map(tasks).collect();
         let text = if pending { explanations_text(&waits) } else { String::new() };
