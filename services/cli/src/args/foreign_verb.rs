@@ -295,13 +295,14 @@ fn with_words(command: &str, words: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    fn of(noun: &str, line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let (word, rest) = words.split_first().unwrap();
+        foreign_verb(noun, word, rest).unwrap_or_default()
+    }
+
     #[test]
     fn verbs_of_other_programs_are_known() {
-        let of = |noun: &str, line: &str| {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let (word, rest) = words.split_first().unwrap();
-            foreign_verb(noun, word, rest).unwrap_or_default()
-        };
         for (line, command) in [
             ("run web.yaml", "job run web.yaml"),
             ("run", "job run FILE"),
@@ -358,6 +359,10 @@ mod tests {
         ] {
             assert_eq!(of("", line), command, "{line}");
         }
+    }
+
+    #[test]
+    fn verbs_of_other_programs_are_known_below_a_noun() {
         for (noun, line, command) in [
             ("job", "delete web", "job stop web"),
             ("job", "describe web", "job status web"),
