@@ -8,7 +8,7 @@ use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
-    change_class, fields_fixed, spec_diff, spec_with_scheduler,
+    change_class, fields_fixed, runs_alike, spec_diff, spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
@@ -278,11 +278,9 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     let (count, wanted) =
         if is_daemon { (row.owner_count(), row.wanted_count()) } else { (spec.count, spec.count) };
     let earlier = row.earlier_version().and_then(|version| state.spec(row.id, version));
-    let is_earlier =
-        |earlier: &JobSpec| change_class(&earlier.in_force(row), spec) != ChangeClass::NeedsUpdate;
     // What the tasks had before is not tried again.
     let (canaries, surge) = match earlier {
-        Some(earlier) if is_earlier(&earlier) => (0, spec.surge(count)),
+        Some(earlier) if runs_alike(&earlier.in_force(row), spec) => (0, spec.surge(count)),
         _ => (spec.canaries(count), spec.surge_first(count)),
     };
     let surge = surge.max(row.surge());

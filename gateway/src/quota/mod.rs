@@ -10,6 +10,7 @@ use borough_proto::convert::{FieldRefused, capacity_from_message, name_from_text
 use borough_proto::v1;
 use borough_proto::v1::quota_service_server::QuotaService;
 use borough_store::quota::{QuotaChange, QuotaLine, QuotaRow, quota_change, quota_line, quota_page};
+use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
 
 use crate::cell::{CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, keyed_run};
@@ -44,11 +45,12 @@ impl QuotaService for QuotaServer {
         let now_ms = cell.clock.wall_ms();
         if !request.user.is_empty() {
             let user = user_of(&request.user)?;
-            let mut quotas = Vec::new();
-            for band in LIMITED {
-                let line = line_read(cell, &user, band).await?;
-                quotas.push(quota_message(&line, now_ms));
-            }
+            let (space, user) = (&cell.space, &user);
+            let read = cell.db.run("quota_list", Idempotency::ReadOnly, |tx, _| async move {
+                try_join_all(LIMITED.map(|band| quota_line(&tx, space, user, band))).await
+            });
+            let lines = read.await.map_err(|error| status_from_store(&error))?;
+            let quotas = lines.iter().map(|line| quota_message(line, now_ms)).collect();
             return Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: String::new() }));
         }
         let list = PagedList::new(&cell.name, "quotas");
@@ -153,12 +155,7 @@ fn quota_message(line: &QuotaLine, now_ms: i64) -> v1::Quota {
     v1::Quota {
         user: line.user.to_string(),
         band: band_message(line.band).into(),
-        limit: set.map(|row| v1::QuotaLimit {
-            resources: Some(resources_to_message(&row.limit)),
-            tasks_max: row.tasks_max,
-            from_ms: row.from_ms,
-            until_ms: row.until_ms,
-        }),
+        limit: set.map(|row| limit_message(&row.set())),
         used: Some(resources_to_message(&line.used.used)),
         used_tasks: line.used.tasks,
         revision: line.row.as_ref().map_or(0, |row| row.revision),
@@ -167,8 +164,16 @@ fn quota_message(line: &QuotaLine, now_ms: i64) -> v1::Quota {
 }
 
 fn change_message(change: &QuotaChange) -> v1::QuotaChange {
-    let QuotaChange { revision, at_ms, ref by, ref limit, tasks_max, from_ms, until_ms } = *change;
-    let is_limit = tasks_max.is_some() || !limit.is_zero();
-    let limit = v1::QuotaLimit { resources: Some(resources_to_message(limit)), tasks_max, from_ms, until_ms };
-    v1::QuotaChange { revision, at_ms, by: by.clone(), limit: is_limit.then_some(limit) }
+    let limit = Some(change.set()).filter(|limit| !limit.is_empty());
+    v1::QuotaChange {
+        revision: change.revision,
+        at_ms: change.at_ms,
+        by: change.by.clone(),
+        limit: limit.as_ref().map(limit_message),
+    }
+}
+
+fn limit_message(limit: &QuotaLimit) -> v1::QuotaLimit {
+    let QuotaLimit { ref resources, tasks_max, from_ms, until_ms } = *limit;
+    v1::QuotaLimit { resources: Some(resources_to_message(resources)), tasks_max, from_ms, until_ms }
 }

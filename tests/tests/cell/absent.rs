@@ -1,4 +1,4 @@
-//! No gateway answers while a verb waits or follows: the user is told, and the verb goes on as soon as one answers.
+//! No gateway answers while a verb waits or follows: a remark says so, and the verb goes on as soon as one answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

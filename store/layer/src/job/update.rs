@@ -1,9 +1,7 @@
 //! Gives a running job the next version of its spec, with the rollout that brings it to the tasks.
 
 use borough_kv::Transaction;
-use borough_model::job::{
-    ChangeClass, JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState, change_class,
-};
+use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState, runs_alike};
 use borough_model::task::TaskRow;
 
 use super::change::job_spec_write;
@@ -51,7 +49,7 @@ async fn is_earlier(
 ) -> StoreResult<bool> {
     let Some(version) = row.earlier_version() else { return Ok(false) };
     let earlier = job_spec_get(tx, changes.space(), row.id, version).await?.in_force(row);
-    Ok(change_class(&earlier, spec) != ChangeClass::NeedsUpdate)
+    Ok(runs_alike(&earlier, spec))
 }
 
 /// As [`surge_begin`], without a surge if the quota has no room: neither a way back nor a promotion waits for it.

@@ -55,15 +55,13 @@ pub async fn quota_change(
             before.revision
         )));
     }
-    let QuotaLimit { resources, tasks_max, from_ms, until_ms } = limit.clone();
-    let (revision, at_ms) = (before.revision.saturating_add(1), changes.at_ms());
-    let mut row = QuotaRow { limit: resources, tasks_max, from_ms, until_ms, ..before.clone() };
-    if row == before {
+    if *limit == before.set() {
         return Ok(before);
     }
-    let limit = row.limit.clone();
+    let QuotaLimit { resources: limit, tasks_max, from_ms, until_ms } = limit.clone();
+    let (revision, at_ms) = (before.revision.saturating_add(1), changes.at_ms());
     let by = changes.actor().to_owned();
-    row.revision = revision;
+    let mut row = QuotaRow { limit: limit.clone(), tasks_max, from_ms, until_ms, revision, ..before };
     row.changes.push(QuotaChange { revision, at_ms, by, limit, tasks_max, from_ms, until_ms });
     let old = row.changes.len().saturating_sub(QUOTA_CHANGES_MAX);
     row.changes.drain(..old);

@@ -15,13 +15,12 @@ use std::collections::BTreeSet;
 use borough_kv::Transaction;
 use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
 use borough_model::job::{
-    CanaryHealth, ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
-    RolloutRefused, RolloutState, change_class, stable_versions,
+    CanaryHealth, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
+    RolloutState, runs_alike, stable_versions,
 };
 use borough_model::rollout::{RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
-use futures::future::try_join_all;
 
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
@@ -29,9 +28,9 @@ use crate::job::{
     surge_begin_if_room, surge_set,
 };
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, Prefix, RangeOptions, TaskKey};
+use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
-use crate::task::{job_tasks_read, task_stop_begin};
+use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
 /// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.
 fn rollout_at(row: &JobRow, revision: u64) -> Option<&Rollout> {
@@ -86,16 +85,6 @@ pub async fn rollout_replace(
 /// The healthy tasks of the owner: an end of these counts as a disruption.
 fn disrupted(rules: &RolloutRules, rows: &[TaskRow]) -> BTreeSet<TaskId> {
     rows.iter().filter(|row| row.is_healthy() && row.id.index < rules.count).map(|row| row.id).collect()
-}
-
-async fn attempts_read(
-    tx: &Transaction,
-    space: &CellSpace,
-    attempts: &[(TaskId, Incarnation)],
-) -> StoreResult<Vec<TaskRow>> {
-    let read =
-        |&(task, _): &(TaskId, Incarnation)| async move { keys::read(tx, space, &TaskKey::of(task)).await };
-    Ok(try_join_all(attempts.iter().map(read)).await?.into_iter().flatten().collect())
 }
 
 /// Records that every task of a job has the version in force, except `skipped` ones, and releases what was held for
@@ -212,8 +201,7 @@ async fn rolled_out_spec(
     };
     let Some(spec) = kept(version).await? else { return Ok(None) };
     for stable in stable_versions(row).into_iter().rev() {
-        let same = kept(stable).await?.map(|stable| change_class(&stable, &spec));
-        if same.is_some_and(|class| class != ChangeClass::NeedsUpdate) {
+        if kept(stable).await?.is_some_and(|stable| runs_alike(&stable, &spec)) {
             return Ok(Some(spec));
         }
     }

@@ -294,15 +294,7 @@ async fn a_step_ends_no_healthy_attempt_after_another_one_has_failed() {
 #[tokio::test(start_paused = true)]
 async fn an_update_beyond_the_quota_is_refused_whole() {
     let world = World::new().await;
-    let limit = Resources { cpu_millis: 500, ..Resources::default() };
-    let limit = QuotaRow { limit, ..QuotaRow::default() };
-    let line = borough_model::job::band(spec(1, 1, "one").priority);
-    world
-        .change("quota", async |tx, changes| {
-            quota_set(tx, changes.space(), &name("ada"), line, Some(&limit)).await
-        })
-        .await
-        .unwrap();
+    world.limit(500).await;
     world.submit(&spec(2, 200, "one")).await.unwrap();
     world.run(0).await;
     let before = world.job().await;
@@ -329,7 +321,7 @@ async fn a_failed_rollout_goes_back_in_one_commit_and_never_twice() {
     world.fail().await;
     assert_eq!(world.rollout().await.state, RolloutState::Failed, "what goes back is not taken back");
     assert_eq!(world.charged().await, (300, 1));
-    // A correction begins anew.
+    // A correction begins again.
     world.submit(&spec(1, 200, "three")).await.unwrap();
     world.replace(world.job().await.revision, &[0]).await;
     world.again(0).await;

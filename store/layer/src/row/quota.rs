@@ -1,6 +1,7 @@
 //! Stored rows of a quota.
 
 use borough_model::Resources;
+use borough_model::quota::QuotaLimit;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,21 @@ impl QuotaRow {
 
     /// Returns true if it limits anything. A removed line keeps its row, for its changes.
     pub fn is_limit(&self) -> bool {
-        self.tasks_max.is_some() || self.limit.amounts().iter().any(|(_, amount)| *amount > 0)
+        self.tasks_max.is_some() || !self.limit.is_zero()
+    }
+
+    /// What it limits.
+    pub fn set(&self) -> QuotaLimit {
+        let Self { ref limit, tasks_max, from_ms, until_ms, .. } = *self;
+        QuotaLimit { resources: limit.clone(), tasks_max, from_ms, until_ms }
+    }
+}
+
+impl QuotaChange {
+    /// What the line limits from this change on.
+    pub fn set(&self) -> QuotaLimit {
+        let Self { ref limit, tasks_max, from_ms, until_ms, .. } = *self;
+        QuotaLimit { resources: limit.clone(), tasks_max, from_ms, until_ms }
     }
 }
 

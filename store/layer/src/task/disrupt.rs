@@ -1,17 +1,18 @@
 //! Moves of attempts within the disruption budgets of their jobs.
 
+use std::collections::BTreeSet;
+
 use borough_kv::Transaction;
 use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
 use borough_model::job::{JobEvent, JobKind, JobMoves, JobRow, JobState};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
-use futures::future::try_join_all;
 
-use super::{job_tasks_read, task_stop_begin};
+use super::{attempts_read, job_tasks_read, task_stop_begin};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{job_event, job_get, job_spec_in_force, moves_set, surge_with_dead};
 use crate::journal::ChangeSet;
-use crate::keys::{self, JobRowKey, TaskKey};
+use crate::keys::{self, JobRowKey};
 
 /// Attempts of one job that have to leave their nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +25,9 @@ pub struct TaskMoves {
 
 /// Begins to end attempts that have to leave their nodes, of each job no more healthy ones than its disruption budget
 /// allows by the present rows. Others may have become unavailable since they were selected. Of a job with more than
-/// 1,024 tasks it reads only the job's row: it ends no healthy attempt if the row has another revision by now, and else
-/// changes the row. So no two steps are decided by the same state, which together could end more than the job allows.
+/// 1,024 tasks it reads the job's row and these attempts. If the row has another revision by now, it ends no healthy
+/// attempt, and else changes the row. So no two steps are decided by the same state, which together could end more than
+/// the job allows.
 ///
 /// Of batch work and gangs it ends all: the first serves nobody, and the second runs only as a whole. Returns how many
 /// rows have changed.
@@ -65,22 +67,16 @@ async fn within_budget(
         let rows = job_tasks_read(tx, changes.space(), row.id).await?;
         return Ok(attempts_within(&budget, &rows, &moves.attempts, changes.at_ms()));
     }
-    let space = changes.space();
-    let read =
-        |&(task, _): &(TaskId, Incarnation)| async move { keys::read(tx, space, &TaskKey::of(task)).await };
-    let rows = try_join_all(moves.attempts.iter().map(read)).await?;
-    let with_health = rows.iter().zip(&moves.attempts);
-    let with_health =
-        with_health.map(|(row, attempt)| (row.as_ref().is_some_and(|row| row.is_healthy()), *attempt));
+    let rows = attempts_read(tx, changes.space(), &moves.attempts).await?;
+    let healthy: BTreeSet<TaskId> = rows.iter().filter(|row| row.is_healthy()).map(|row| row.id).collect();
     let is_current = row.revision == moves.revision;
-    let leaving: Vec<(bool, (TaskId, Incarnation))> =
-        with_health.filter(|(is_healthy, _)| is_current || !is_healthy).collect();
-    if leaving.iter().any(|(is_healthy, _)| *is_healthy) {
+    if is_current && !healthy.is_empty() {
         let last = row.moves.as_deref().copied().unwrap_or_default();
         let moves = Box::new(JobMoves { steps: last.steps.saturating_add(1), ..last });
         job_event(tx, changes, row, &JobEvent::MovesSet { moves })?;
     }
-    Ok(leaving.into_iter().map(|(_, attempt)| attempt).collect())
+    let leaving = moves.attempts.iter().filter(|(task, _)| is_current || !healthy.contains(task));
+    Ok(leaving.copied().collect())
 }
 
 /// Has `surge` further tasks of a job placed before its tasks leave their nodes: it may miss none. If the quota has no

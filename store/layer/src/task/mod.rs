@@ -29,8 +29,8 @@ pub use operate::{
     task_unwanted_stop, task_wanted_revive,
 };
 pub use promise::task_promises_expire;
-pub(crate) use read::job_tasks_read;
 pub use read::{TaskPage, task_list_by_node, tasks_read_snapshot};
+pub(crate) use read::{attempts_read, job_tasks_read};
 pub use report::{ReportAnswer, ReportPhase, TaskReport};
 
 pub use crate::row::ConstraintToken;

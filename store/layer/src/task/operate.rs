@@ -212,8 +212,8 @@ pub async fn task_node_lost(
 }
 
 /// Gives up lost tasks, to be placed elsewhere: this commit withdraws their endpoints. A task of a daemon job is dead
-/// then, since it runs on its node or nowhere. Leaves tasks alone that have
-/// another attempt by now, or whose node is no longer lost: the node's report decides about those.
+/// then, since it runs on its node or nowhere. Leaves tasks alone that have another attempt by now, or whose node is no
+/// longer lost: the node's report decides about those.
 pub async fn task_reschedule_lost(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -2,7 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::task::TaskRow;
-use borough_model::{JobId, NodeId, TaskId};
+use borough_model::{Incarnation, JobId, NodeId, TaskId};
 use futures::future::try_join_all;
 
 use crate::error::StoreResult;
@@ -16,6 +16,17 @@ pub async fn tasks_read_snapshot(
 ) -> StoreResult<Vec<TaskRow>> {
     let read = |task: TaskId| async move { keys::read_snapshot(tx, space, &TaskKey::of(task)).await };
     Ok(try_join_all(tasks.into_iter().map(read)).await?.into_iter().flatten().collect())
+}
+
+/// The rows of some attempts' tasks, with conflicts. Tasks that were never placed have none.
+pub(crate) async fn attempts_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    attempts: &[(TaskId, Incarnation)],
+) -> StoreResult<Vec<TaskRow>> {
+    let read =
+        |&(task, _): &(TaskId, Incarnation)| async move { keys::read(tx, space, &TaskKey::of(task)).await };
+    Ok(try_join_all(attempts.iter().map(read)).await?.into_iter().flatten().collect())
 }
 
 /// All rows of a job's tasks, with conflicts. Tasks that were never placed have none.

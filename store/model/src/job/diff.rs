@@ -100,6 +100,12 @@ pub fn fields_fixed(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
     file_diff(old, new).into_iter().filter(is_fixed).collect()
 }
 
+/// Returns true if attempts with one spec run as those with the other: they differ in count, priority and metadata at
+/// most.
+pub fn runs_alike(one: &JobSpec, other: &JobSpec) -> bool {
+    change_class(one, other) != ChangeClass::NeedsUpdate
+}
+
 /// The class of the change from `old` to `new`. Pass [`JobSpec::in_force`] as `old`.
 pub fn change_class(old: &JobSpec, new: &JobSpec) -> ChangeClass {
     if old == new {

@@ -21,7 +21,9 @@ mod work;
 
 pub use daemon::DaemonCounts;
 pub use defaults::band;
-pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, spec_diff, spec_value};
+pub use diff::{
+    ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, runs_alike, spec_diff, spec_value,
+};
 pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,

@@ -19,6 +19,13 @@ pub struct QuotaLimit {
     pub until_ms: Option<i64>,
 }
 
+impl QuotaLimit {
+    /// Returns true if it limits nothing.
+    pub fn is_empty(&self) -> bool {
+        self.tasks_max.is_none() && self.resources.is_zero()
+    }
+}
+
 /// Returns an error for each field that an operator cannot have meant. Amounts fit counters with a sign.
 pub fn quota_limit_check(limit: &QuotaLimit) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
@@ -37,7 +44,7 @@ pub fn quota_limit_check(limit: &QuotaLimit) -> Result<(), Vec<FieldError>> {
     let tasks = tasks_max.unwrap_or(0);
     fields.require(i64::try_from(tasks).is_ok(), "limit.tasks_max", tasks, format!("0 to {}", i64::MAX));
     let accepted = "an amount of at least one resource, or `tasks_max`; or no limit at all, which removes it";
-    fields.require(!resources.is_zero() || tasks_max.is_some(), "limit", "{}", accepted);
+    fields.require(!limit.is_empty(), "limit", "{}", accepted);
     if let (Some(from), Some(until)) = (from_ms, until_ms) {
         let accepted = format!("after {from}, the begin of the window");
         fields.require(until > from, "limit.until_ms", until, accepted);

@@ -1,4 +1,4 @@
-//! Rollouts: what they replace and when, over random lives of tasks.
+//! Rollouts: what they replace and when, over random changes of tasks.
 
 use borough_model::job::{
     JobChanges, JobEvent, JobKind, JobMoves, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure,

@@ -10,6 +10,15 @@ fn tried(count: u32, cpu_millis: u64, command: &str, canaries: u32) -> JobSpec {
 }
 
 impl World {
+    /// A job of two tasks whose second version runs as a canary.
+    async fn on_trial(&self) {
+        self.submit(&tried(2, 100, "one", 1)).await.unwrap();
+        self.run(0).await;
+        self.run(1).await;
+        self.submit(&tried(2, 100, "two", 1)).await.unwrap();
+        self.run(2).await;
+    }
+
     async fn versions(&self) -> Vec<u32> {
         let mut versions = Vec::new();
         for index in 0..self.job().await.count {
@@ -83,11 +92,7 @@ async fn a_version_is_tried_before_any_task_of_the_owner_has_it() {
 #[tokio::test(start_paused = true)]
 async fn a_version_that_fails_as_a_canary_has_touched_no_task_of_the_owner() {
     let world = World::new().await;
-    world.submit(&tried(2, 100, "one", 1)).await.unwrap();
-    world.run(0).await;
-    world.run(1).await;
-    world.submit(&tried(2, 100, "two", 1)).await.unwrap();
-    world.run(2).await;
+    world.on_trial().await;
     world.fail().await;
     let rollout = world.rollout().await;
     assert_eq!((rollout.reverts, rollout.canaries, rollout.version), (Some(2), 0, 3));
@@ -134,11 +139,7 @@ async fn a_promotion_without_room_for_a_surge_goes_on_with_the_canaries() {
 #[tokio::test(start_paused = true)]
 async fn the_file_before_the_canaries_takes_them_back() {
     let world = World::new().await;
-    world.submit(&tried(2, 100, "one", 1)).await.unwrap();
-    world.run(0).await;
-    world.run(1).await;
-    world.submit(&tried(2, 100, "two", 1)).await.unwrap();
-    world.run(2).await;
+    world.on_trial().await;
     world.limit(100).await;
     let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
     let earlier = JobSpec { labels, ..tried(2, 100, "one", 1) };

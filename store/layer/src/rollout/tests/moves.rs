@@ -173,15 +173,7 @@ async fn a_further_task_surges_before_the_last_one_is_moved_and_the_count_goes_b
 #[tokio::test(start_paused = true)]
 async fn without_quota_for_a_further_task_one_may_be_away() {
     let world = World::new().await;
-    let limit = Resources { cpu_millis: 150, ..Resources::default() };
-    let limit = QuotaRow { limit, ..QuotaRow::default() };
-    let line = borough_model::job::band(spec(1, 1, "one").priority);
-    world
-        .change("quota", async |tx, changes| {
-            quota_set(tx, changes.space(), &name("ada"), line, Some(&limit)).await
-        })
-        .await
-        .unwrap();
+    world.limit(150).await;
     world.submit(&surging("one")).await.unwrap();
     world.run(0).await;
     world.surge_begin().await;
