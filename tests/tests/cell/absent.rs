@@ -50,7 +50,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     );
     assert!(warned.ends_with(&end), "{warned}");
 
-    // Others are told of a change that was made meanwhile, once a gateway answers again.
+    // Others get a remark of a change that was made meanwhile, once a gateway answers again.
     let relayed = relay_at(&address, cell.grpc()).await;
     patient.until_warned("a gateway answers again\n").await;
     cell.borough(&["job", "label", "waits", "seen=again"]).await.ended(0);
