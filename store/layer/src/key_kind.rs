@@ -114,6 +114,11 @@ kinds! {
     FederationCell = 90, "federation_cell";
     /// Counts the openings of the store; in the federation's own space.
     StoreGeneration = 91, "store_generation";
+
+    /// What a user or a group may do in the cell.
+    AccessGrant = 100, "access_grant";
+    /// Counts the changes of grants and quotas; watched.
+    AccessHead = 101, "access_head";
 }
 
 impl KeyKind {

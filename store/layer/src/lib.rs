@@ -15,6 +15,7 @@
 //! them the gate and the journal, then the nouns. A step that spans nouns belongs to the highest of them: a placement,
 //! for example, or the holds of a gang's tasks. Checks, transfers and mirrors see everything.
 
+pub mod access;
 pub mod cell;
 pub mod check;
 pub mod daemon;

@@ -6,9 +6,12 @@
 //! `job::job_transition` and `task::task_transition` are the state machines. [`JobSpec`], [`TaskRow`], [`NodeRow`] and
 //! [`NodeAlloc`] are the rows to know first. The journal records [`Delta`]s.
 //!
+//! `access` decides who may do what.
+//!
 //! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and
 //! the errors of fields.
 
+pub mod access;
 pub mod daemon;
 pub mod disruption;
 mod field_error;

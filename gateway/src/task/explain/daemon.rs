@@ -16,15 +16,10 @@ pub(super) fn unadmitted(state: &MirrorState, job: JobId) -> Option<v1::Explanat
     } else {
         format!("{nodes} nodes that match have no task")
     };
-    let line = match band(row.priority) {
-        Band::BestEffort => "best_effort",
-        Band::Batch => "batch",
-        Band::Production => "production",
-        Band::Monitoring => "monitoring",
-    };
+    let line = band(row.priority).name();
     let user = &row.user;
     let headline = format!("{which}: the quota of {user} for {line} has no room for it");
     let next =
-        "they get their tasks when the quota has room: `borough quota show` says what is used".to_owned();
+        "they get their tasks when the quota has room: `borough quota status` says what is used".to_owned();
     Some(explanation_of(Vec::new(), headline, vec![next]))
 }

@@ -10,8 +10,8 @@ use borough_model::{GangId, JobId, Name, NodeId, RequestId, TaskId};
 
 use super::{JournalRecord, Violation};
 use crate::row::{
-    CellGate, CellMeta, EndpointRow, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
-    RequestRow,
+    AccessGrantRow, CellGate, CellMeta, EndpointRow, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed,
+    RequestExpiry, RequestRow,
 };
 
 /// The rows of a cell: every kind except journal entries, tokens of constraints, and the expected use of nodes.
@@ -55,6 +55,8 @@ pub struct CellRows {
     pub quota_used: BTreeMap<(Name, Band), QuotaUsed>,
     /// The releases since, by user, band and dimension.
     pub quota_released: BTreeMap<(Name, Band, String), i64>,
+    /// What subjects may do, by `user/<name>` or `group/<name>`.
+    pub grants: BTreeMap<String, AccessGrantRow>,
     /// Results of keyed requests.
     pub requests: BTreeMap<RequestId, RequestRow>,
     /// Requests by the time they expire, and by entry.

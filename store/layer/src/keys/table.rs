@@ -9,9 +9,9 @@ use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 use super::key::keys;
 use super::{Counter, StampValue};
 use crate::row::{
-    CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor,
-    JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow, SchedulerPool,
-    StoreGeneration, WorkerStatus,
+    AccessGrantRow, CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell, ImportRow, JobGate,
+    JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow,
+    SchedulerPool, StoreGeneration, WorkerStatus,
 };
 
 impl ConstraintKey {
@@ -213,6 +213,14 @@ keys! {
     } = FederationCell => FederationCell;
     /// `store_generation`, in the federation's space: counts openings of a store that only one process opens.
     StoreGenerationKey {} = StoreGeneration => StoreGeneration;
+
+    /// `access_grant/<subject>`: what a user or a group may do in the cell.
+    AccessGrantKey {
+        /// `user/<name>` or `group/<name>`.
+        subject: String,
+    } = AccessGrant => AccessGrantRow;
+    /// `access_head`: counts the changes of grants and quotas, for gateways that keep all of them.
+    AccessHeadKey {} = AccessHead => Counter;
 }
 
 impl TaskKey {

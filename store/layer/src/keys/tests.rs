@@ -208,6 +208,8 @@ fn bytes_are_golden() {
         RequestExpiryKey { expires_ms: -1, id: RequestId(1) };
         FederationCellKey { cell: name("alpha") };
         StoreGenerationKey {};
+        AccessGrantKey { subject: "group/web".to_owned() };
+        AccessHeadKey {};
     }
     assert_eq!(lines.lines().count(), KeyKind::ALL.len(), "a golden key for every kind");
     expect_test::expect_file!["golden.txt"].assert_eq(&lines);

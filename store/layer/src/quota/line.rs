@@ -8,6 +8,7 @@ use borough_model::job::Band;
 use borough_model::quota::QuotaLimit;
 
 use super::{QuotaRow, QuotaUsed, quota_get, quota_usage};
+use crate::access::access_head_move;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RangeOptions};
@@ -66,6 +67,8 @@ pub async fn quota_change(
     let old = row.changes.len().saturating_sub(QUOTA_CHANGES_MAX);
     row.changes.drain(..old);
     keys::write(tx, changes.space(), &QuotaKey { user: user.clone(), band }, &row)?;
+    // A quota in a band lets its user run there.
+    access_head_move(tx, changes.space())?;
     Ok(row)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each noun's module presents its own rows to other crates.
 
+mod access;
 mod cell;
 mod constraint;
 mod cursor;
@@ -14,6 +15,7 @@ mod name;
 mod quota;
 mod request;
 
+pub use access::{AccessGrantChange, AccessGrantRow, GRANT_CHANGES_MAX};
 pub use cell::{CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX, LoadJournal};
 pub use constraint::ConstraintToken;
 pub use cursor::{Cursor, CursorParseError};

@@ -9,9 +9,9 @@ use crate::check::{CellRows, LoadProgress, cell_rows_load};
 use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey,
-    Key, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey, QuotaReleasedKey,
-    QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
+    AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey,
+    JobSpecKey, Key, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
+    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
 };
 use crate::row::Cursor;
 
@@ -90,7 +90,8 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::Name
         | KeyKind::NameRevision
         | KeyKind::Request
-        | KeyKind::RequestExpiry => true,
+        | KeyKind::RequestExpiry
+        | KeyKind::AccessGrant => true,
         KeyKind::CellGate
         | KeyKind::Import
         | KeyKind::GatewayLive
@@ -110,7 +111,8 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::LeaseHead
         | KeyKind::SchedulerPool
         | KeyKind::FederationCell
-        | KeyKind::StoreGeneration => false,
+        | KeyKind::StoreGeneration
+        | KeyKind::AccessHead => false,
     }
 }
 
@@ -184,6 +186,9 @@ impl<W: Write> ExportRows<W> {
         for ((user, band, dimension), amount) in &rows.quota_released {
             let key = QuotaReleasedKey { user: user.clone(), band: *band, dimension: dimension.clone() };
             self.put(&key, &Counter(*amount))?;
+        }
+        for (subject, row) in &rows.grants {
+            self.put(&AccessGrantKey { subject: subject.clone() }, row)?;
         }
         for ((user, job, index), row) in &rows.endpoints {
             self.put(&EndpointKey { user: user.clone(), job: job.clone(), index: *index }, row)?;

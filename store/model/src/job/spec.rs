@@ -348,6 +348,18 @@ pub enum Band {
     Monitoring,
 }
 
+impl Band {
+    /// Its name in job files and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best_effort",
+            Self::Batch => "batch",
+            Self::Production => "production",
+            Self::Monitoring => "monitoring",
+        }
+    }
+}
+
 /// Another job that must end before this one starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct After {

@@ -11,8 +11,9 @@ use super::chunk::{RowChunk, chunk_read, damage_of};
 use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key,
-    LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey,
+    self, AccessGrantKey, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey,
+    Key, LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey,
+    RequestKey,
 };
 use crate::row::{CellGate, CellMeta, JournalFloor, RequestExpiry, RequestRow};
 
@@ -109,6 +110,7 @@ pub(super) struct Last {
     limits: RowChunk<QuotaKey>,
     used: RowChunk<QuotaUsedKey>,
     released: RowChunk<QuotaReleasedKey>,
+    grants: RowChunk<AccessGrantKey>,
     leases: RowChunk<LeaseKey>,
     beats: RowChunk<LeaseBeatKey>,
     unknown: Vec<Violation>,
@@ -131,6 +133,7 @@ pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResul
         limits: chunk_read(tx, space, None, 0).await?,
         used: chunk_read(tx, space, None, 0).await?,
         released: chunk_read(tx, space, None, 0).await?,
+        grants: chunk_read(tx, space, None, 0).await?,
         leases: chunk_read(tx, space, None, 0).await?,
         beats: chunk_read(tx, space, None, 0).await?,
         unknown,
@@ -161,7 +164,9 @@ impl Last {
         (rows.meta, rows.gate) = (self.meta, self.gate);
         (rows.journal_floor, rows.journal_head) = (self.floor, self.head);
         let damages = [self.limits.damage, self.used.damage, self.released.damage, self.leases.damage];
-        rows.damage.extend(damages.into_iter().flatten().chain(self.beats.damage).chain(self.unknown));
+        let others = self.beats.damage.into_iter().chain(self.grants.damage).chain(self.unknown);
+        rows.damage.extend(damages.into_iter().flatten().chain(others));
+        rows.grants = self.grants.rows.into_iter().map(|(key, row)| (key.subject, row)).collect();
         let limits = self.limits.rows.into_iter();
         rows.quota_limits = limits.map(|(key, row)| ((key.user, key.band), row)).collect();
         let used = self.used.rows.into_iter();

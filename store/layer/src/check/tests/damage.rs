@@ -127,12 +127,14 @@ fn kind_of(world: &World, key: &[u8]) -> KeyKind {
 }
 
 /// Kinds whose rows no other row depends on, so that neither a missing row nor a wrong value shows.
-const BY_THEMSELVES: [KeyKind; 10] = [
+const BY_THEMSELVES: [KeyKind; 12] = [
     KeyKind::GatewayLive,
     KeyKind::NodeLive,
     KeyKind::NodeLiveAt,
     KeyKind::NodeLiveChange,
     KeyKind::NodeSession,
+    KeyKind::AccessGrant,
+    KeyKind::AccessHead,
     KeyKind::Quota,
     KeyKind::Constraint,
     KeyKind::NodeReserved,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
+use borough_model::access::{AccessRole, Right};
 use borough_model::job::{Band, job_new};
 use borough_model::node::{
     GatewayLive, LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, Voucher, node_new,
@@ -14,9 +15,9 @@ use borough_model::{GangId, Incarnation, JobId, NodeId, RequestId, Resources, Ta
 
 use crate::keys::*;
 use crate::row::{
-    CellGate, CellMeta, CellState, ConstraintToken, Cursor, EndpointRow, FederationCell, ImportRow, JobGate,
-    JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow,
-    SchedulerPool, StoreGeneration, WorkerStatus,
+    AccessGrantRow, CellGate, CellMeta, CellState, ConstraintToken, Cursor, EndpointRow, FederationCell,
+    ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
+    RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
 };
 use crate::testing::{job_spec, name};
 
@@ -119,6 +120,11 @@ fn the_others() -> Vec<StoredRow> {
     let (user, band) = (name("ada"), Band::Production);
     let released = QuotaReleasedKey { user: user.clone(), band, dimension: "cpu_millis".to_owned() };
     let quota = QuotaRow { limit: resources(), tasks_max: Some(5), ..QuotaRow::default() };
+    let grant = AccessGrantRow {
+        roles: vec![AccessRole::Runner],
+        deny: vec![Right::Read],
+        ..AccessGrantRow::default()
+    };
     let stamp = Versionstamp::new(10, 1);
     let floor = JournalFloor { trimmed_to: Cursor { store_epoch: 1, stamp }, at_ms: 5 };
     let lease = LeaseRow { epoch: 1, holder: "w1".to_owned(), generation: 2, duration_ms: 10_000 };
@@ -143,6 +149,8 @@ fn the_others() -> Vec<StoredRow> {
         RequestExpiry: RequestExpiryKey { expires_ms: 5, id } => RequestExpiry { requests: Some(vec![id]) };
         FederationCell: FederationCellKey { cell: name("alpha") } => cell;
         StoreGeneration: StoreGenerationKey {} => StoreGeneration { generation: 3, opened_ms: 5 };
+        AccessGrant: AccessGrantKey { subject: "user/ada".to_owned() } => grant;
+        AccessHead: AccessHeadKey {} => Counter(2);
     }
 }
 

@@ -1,0 +1,105 @@
+//! Every grant of a cell, in memory, and what follows from them.
+
+use std::collections::BTreeMap;
+
+use super::{AccessGrant, AccessRefused, AccessSubject, Identity, Right};
+use crate::id::Name;
+use crate::job::{Band, band};
+
+/// The grants of a cell, and which users have quotas in the bands that need one.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct AccessTable {
+    pub grants: BTreeMap<AccessSubject, AccessGrant>,
+    /// Windows of quotas by user and band: wall times, milliseconds since 1970; absent: without that end.
+    pub quotas: BTreeMap<(Name, Band), QuotaWindow>,
+}
+
+/// When a quota holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QuotaWindow {
+    /// Wall time, milliseconds since 1970.
+    pub from_ms: Option<i64>,
+    pub until_ms: Option<i64>,
+}
+
+impl QuotaWindow {
+    fn is_open(self, now_ms: i64) -> bool {
+        self.from_ms.is_none_or(|from| from <= now_ms) && self.until_ms.is_none_or(|until| now_ms < until)
+    }
+}
+
+/// The grant that gives a right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantReason {
+    pub right: Right,
+    pub subject: AccessSubject,
+    /// Such as `has role admin`.
+    pub by: String,
+}
+
+impl std::fmt::Display for GrantReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.subject, self.by)
+    }
+}
+
+impl AccessTable {
+    /// The grant that gives `right` to an identity; `None`: no grant does.
+    ///
+    /// # Errors
+    /// A grant of the user or of one of the groups denies it.
+    pub fn reason(&self, identity: &Identity, right: Right) -> Result<Option<GrantReason>, AccessRefused> {
+        let mut found = None;
+        for subject in identity.subjects() {
+            let Some(grant) = self.grants.get(&subject) else { continue };
+            if grant.deny.contains(&right) {
+                let user = identity.user.clone();
+                return Err(AccessRefused::Denied { user, right, by: subject.to_string() });
+            }
+            if found.is_none()
+                && let Some(by) = grant.gives(right)
+            {
+                found = Some(GrantReason { right, subject, by });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Decides whether an identity may run a job of `owner` with this priority at wall time `now_ms`. Batch and best
+    /// effort need no more than the job itself.
+    ///
+    /// # Errors
+    /// The band needs a quota of the owner, or the right to raise priorities.
+    pub fn priority_decide(
+        &self,
+        identity: &Identity,
+        owner: &Name,
+        priority: u32,
+        now_ms: i64,
+    ) -> Result<(), AccessRefused> {
+        let band = band(priority);
+        if matches!(band, Band::BestEffort | Band::Batch) {
+            return Ok(());
+        }
+        let quota = self.quotas.get(&(owner.clone(), band));
+        if quota.is_some_and(|window| window.is_open(now_ms)) {
+            return Ok(());
+        }
+        match self.reason(identity, Right::RaisePriority) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(AccessRefused::Band { user: owner.clone(), band }),
+            Err(denied) => Err(denied),
+        }
+    }
+
+    /// The subjects that a grant gives `right`, with what gives it. A member of a group may still be denied it.
+    pub fn holders(&self, right: Right) -> impl Iterator<Item = (AccessSubject, String)> + '_ {
+        let given = move |(subject, grant): (&AccessSubject, &AccessGrant)| {
+            if grant.deny.contains(&right) {
+                return None;
+            }
+            grant.gives(right).map(|by| (subject.clone(), by))
+        };
+        self.grants.iter().filter_map(given)
+    }
+}
