@@ -5,6 +5,7 @@
 //! each service has a folder: [`session`] for agents, [`name`] for endpoints, [`watch`] for changes, [`job`], [`node`],
 //! [`task`].
 
+pub mod access;
 pub mod auth;
 pub mod cell;
 mod connection;

@@ -1,13 +1,18 @@
 //! Authentication by token: one layer in front of gRPC and HTTP, before anything else is read of a request.
 //!
-//! An operator's token admits to every call. A node's token admits to [`AGENT_SERVICE`] alone, for the cell (and the
+//! An operator's token admits to every call. A user's token comes from an issuer that the gateway trusts ([`issuer`]),
+//! and the grants of each cell say what it admits to. A node's token admits to [`AGENT_SERVICE`] alone, for the cell (and the
 //! node) that it was made for. Nodes run other people's programs, so a token found on a node must not open the cell.
+
+mod issuer;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use borough_kv::env::Clock;
 use borough_kv::secret::Secret;
 use borough_model::Name;
+use borough_model::access::Identity;
 use bytes::Bytes;
 use futures::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, StatusCode, header};
@@ -17,6 +22,8 @@ use subtle::{Choice, ConstantTimeEq as _};
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
+
+pub use issuer::{IssuerRefused, IssuerSettings, Issuers, TokenRefused};
 
 use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::status::status_connections_exhausted;
@@ -85,12 +92,18 @@ pub enum Principal {
     Operator,
     /// An agent of one of these nodes.
     Node(Arc<[NodeGrant]>),
+    /// A person or a program, which may do what the grants of a cell say.
+    User(Arc<Identity>),
 }
 
 impl Principal {
     /// Refuses a session of an agent that the token does not cover.
     pub(crate) fn session_check(&self, cell: &str, node: &str) -> Result<(), Status> {
-        let Self::Node(grants) = self else { return Ok(()) };
+        let grants = match self {
+            Self::Operator => return Ok(()),
+            Self::Node(grants) => grants,
+            Self::User(identity) => return Err(not_a_node(identity)),
+        };
         let is_for = |grant: &NodeGrant| {
             grant.cell.as_str() == cell && grant.node.as_ref().is_none_or(|only| only.as_str() == node)
         };
@@ -104,17 +117,37 @@ impl Principal {
     }
 }
 
+fn not_a_node(identity: &Identity) -> Status {
+    Status::permission_denied(format!(
+        "this credential is of user {}, which is no node; mint a node's token with `borough node token`",
+        identity.user
+    ))
+}
+
 /// Every token that a gateway accepts. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     operator: Token,
     nodes: Arc<RwLock<Vec<NodeToken>>>,
+    issuers: Issuers,
 }
 
 impl Credentials {
     /// Accepts `operator` for every call and `nodes` for sessions of agents.
     pub fn new(operator: Token, nodes: Vec<NodeToken>) -> Self {
-        Self { operator, nodes: Arc::new(RwLock::new(nodes)) }
+        Self { operator, nodes: Arc::new(RwLock::new(nodes)), issuers: Issuers::default() }
+    }
+
+    /// Accepts tokens of these issuers too.
+    #[must_use]
+    pub fn with_issuers(mut self, issuers: Issuers) -> Self {
+        self.issuers = issuers;
+        self
+    }
+
+    /// Judges the validity of tokens by this clock.
+    pub(crate) fn clock_set(&self, clock: Arc<dyn Clock>) {
+        self.issuers.clock_set(clock);
     }
 
     /// Replaces the tokens of nodes. Sessions that are open continue.
@@ -127,19 +160,43 @@ impl Credentials {
         &self.operator
     }
 
-    /// The principal that the headers prove; `None` if no token matches. Compares with every token, so that the time
-    /// does not tell which one matched.
-    pub fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
+    /// The principal that the headers prove. Compares with every token, so that the time does not tell which one
+    /// matched.
+    ///
+    /// # Errors
+    /// No token matches, or that of a user does not count.
+    pub fn principal(&self, headers: &HeaderMap) -> Result<Principal, NotAuthenticated> {
         let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
         let operator: bool = self.operator.is(given).into();
         let nodes = self.nodes.read();
         let of = |known: &NodeToken| bool::from(known.token.is(given)).then(|| known.grant.clone());
         let grants: Vec<NodeGrant> = nodes.iter().filter_map(of).collect();
         if operator {
-            return Some(Principal::Operator);
+            return Ok(Principal::Operator);
         }
-        (!grants.is_empty()).then(|| Principal::Node(grants.into()))
+        if !grants.is_empty() {
+            return Ok(Principal::Node(grants.into()));
+        }
+        let scheme = given.split_at_checked(SCHEME.len());
+        let token = scheme.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME)).map(|(_, token)| token);
+        match token.and_then(|token| self.issuers.identity(token)) {
+            Some(Ok(identity)) => Ok(Principal::User(identity)),
+            Some(Err(refused)) => Err(NotAuthenticated::Token(refused)),
+            None => Err(NotAuthenticated::Unknown),
+        }
     }
+}
+
+/// Nothing proves who the caller is. The caller needs a token, or another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAuthenticated {
+    #[error(
+        "the call has no valid token; send `authorization: Bearer <token>` from the gateway's token file"
+    )]
+    Unknown,
+    /// A token of a user does not count.
+    #[error(transparent)]
+    Token(#[from] TokenRefused),
 }
 
 /// Refuses gRPC calls without a token that covers them.
@@ -224,11 +281,13 @@ fn service_of(path: &str) -> Option<&str> {
 
 /// The principal of a gRPC call, or the refusal.
 fn admitted(credentials: &Credentials, headers: &HeaderMap, path: &str) -> Result<Principal, Status> {
-    let message =
-        "the call has no valid token; send `authorization: Bearer <token>` from the gateway's token file";
-    let principal = credentials.principal(headers).ok_or_else(|| Status::unauthenticated(message))?;
+    let refused = |error: NotAuthenticated| Status::unauthenticated(error.to_string());
+    let principal = credentials.principal(headers).map_err(refused)?;
     match (&principal, service_of(path)) {
-        (Principal::Operator, _) | (Principal::Node(_), Some(AGENT_SERVICE)) => Ok(principal),
+        (Principal::User(identity), Some(AGENT_SERVICE)) => Err(not_a_node(identity)),
+        (Principal::Operator | Principal::User(_), _) | (Principal::Node(_), Some(AGENT_SERVICE)) => {
+            Ok(principal)
+        }
         (Principal::Node(_), _) => Err(Status::permission_denied(NODE_TOKEN_ONLY)),
     }
 }
@@ -260,9 +319,9 @@ mod tests {
     fn only_a_token_is_admitted() {
         let (credentials, text, node) = both(grant("alpha", None));
         let given = |value: &str| credentials.principal(&headers(value));
-        assert_eq!(given(&format!("Bearer {text}")), Some(Principal::Operator));
-        assert!(matches!(given(&format!("Bearer {node}")), Some(Principal::Node(_))));
-        assert_eq!(given(&format!("bearer {text}")), Some(Principal::Operator), "the scheme has no case");
+        assert_eq!(given(&format!("Bearer {text}")), Ok(Principal::Operator));
+        assert!(matches!(given(&format!("Bearer {node}")), Ok(Principal::Node(_))));
+        assert_eq!(given(&format!("bearer {text}")), Ok(Principal::Operator), "the scheme has no case");
         for wrong in [
             "",
             "Bearer",
@@ -273,11 +332,11 @@ mod tests {
             &format!("Bearer  {text}"),
             text.as_str(),
         ] {
-            assert_eq!(given(wrong), None, "{wrong}");
+            assert_eq!(given(wrong), Err(NotAuthenticated::Unknown), "{wrong}");
         }
-        assert_eq!(credentials.principal(&HeaderMap::new()), None);
+        assert!(credentials.principal(&HeaderMap::new()).is_err());
         credentials.nodes_replace(Vec::new());
-        assert_eq!(given(&format!("Bearer {node}")), None);
+        assert!(given(&format!("Bearer {node}")).is_err());
     }
 
     #[test]

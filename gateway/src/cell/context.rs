@@ -28,6 +28,7 @@ use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
 use super::usages::JobUsages;
+use crate::access::{AccessMirror, access_follow};
 use crate::session::batch::WriterContext;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;
@@ -77,6 +78,8 @@ pub struct CellContext {
     pub(crate) watchers: WatcherHub,
     /// The snapshot that a scheduler would plan with.
     pub scheduler: SchedulerMirror,
+    /// Who may do what here.
+    pub(crate) access: AccessMirror,
 }
 
 /// What [`CellContext::open`] needs of each cell.
@@ -140,16 +143,19 @@ impl CellContext {
             events: EventIndex::default(),
             watchers: WatcherHub::default(),
             scheduler: SchedulerMirror::default(),
+            access: AccessMirror::default(),
         });
         let follower = Arc::clone(&cell);
         let cancelled = cancelled.clone();
         let (herald, measurer, indexer) = (Arc::clone(&cell), Arc::clone(&cell), Arc::clone(&cell));
+        let grants = Arc::clone(&cell);
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
                 () = notices_follow(herald) => {}
                 () = journal_follow(measurer) => {}
                 () = entries_follow(indexer) => {}
+                () = access_follow(grants) => {}
                 () = cancelled.cancelled() => {}
             }
         });

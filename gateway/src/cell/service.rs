@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
+use borough_model::access::ActionNeed;
 use borough_proto::convert::resources_to_message;
 use borough_proto::v1;
 use borough_proto::v1::cell_service_server::CellService;
@@ -13,10 +14,11 @@ use borough_store::mirror::MirrorState;
 use futures::future::join_all;
 use tonic::{Request, Response, Status};
 
-use super::context::{CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use super::context::{CellContext, Cells, caller_of_read, cursor_to_message};
 use super::load::cell_load;
 use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
 use super::tally::CellTally;
+use crate::access::{Asked, context_complete, principal_of};
 use crate::status::status_from_store;
 
 /// The gRPC service of cells.
@@ -38,14 +40,22 @@ impl CellService for CellServer {
         &self,
         request: Request<v1::ListCellsRequest>,
     ) -> Result<Response<v1::ListCellsResponse>, Status> {
-        caller_of_read(request.get_ref().context.as_ref())?;
-        let mut cells = Vec::with_capacity(self.cells.0.len());
-        for cell in self.cells.0.values() {
+        let principal = principal_of(request.extensions())?;
+        let mut message = request.get_ref().clone();
+        context_complete(&principal, &mut message.context)?;
+        caller_of_read(message.context.as_ref())?;
+        // Cells where the caller has no right are not shown.
+        let shown = |cell: &&Arc<CellContext>| {
+            cell.allow(&principal, "CellService/GetCell", ActionNeed::Any, "").is_ok()
+        };
+        let shown: Vec<&Arc<CellContext>> = self.cells.0.values().filter(shown).collect();
+        let mut cells = Vec::with_capacity(shown.len());
+        for cell in &shown {
             cells.push(cell_message(cell).await?);
         }
-        if request.get_ref().load {
+        if message.load {
             // At once: a store that does not answer costs one wait, and not one for each cell.
-            let loads = join_all(self.cells.0.values().map(|cell| cell_load(cell))).await;
+            let loads = join_all(shown.iter().map(|cell| cell_load(cell))).await;
             for (message, load) in cells.iter_mut().zip(loads) {
                 message.load = load;
             }
@@ -57,9 +67,7 @@ impl CellService for CellServer {
         &self,
         request: Request<v1::GetCellRequest>,
     ) -> Result<Response<v1::GetCellResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.name)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let mut message = cell_message(cell).await?;
         if request.load {
             message.load = cell_load(cell).await;
@@ -72,9 +80,7 @@ impl CellService for CellServer {
         &self,
         request: Request<v1::UpdateCellRequest>,
     ) -> Result<Response<v1::UpdateCellResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.name)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let change = SettingsChange::of(&request)?;
         let changed = settings_change(cell, &caller, &request, &change).await;
         let (_, cursor) = cell.settled(changed).await?;

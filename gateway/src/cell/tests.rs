@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 
 use super::*;
+use crate::auth::Principal;
 use crate::job::JobServer;
 use crate::node::NodeServer;
 use crate::session::metrics::DeliveryMetrics;
@@ -37,6 +38,13 @@ pub(crate) const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
 /// The context of a request with an id.
 pub(crate) fn context(request: u128) -> Option<v1::RequestContext> {
     Some(v1::RequestContext { request_id: RequestId(request).to_string(), user: "ada".to_owned() })
+}
+
+/// A request that the authentication layer has let through as an operator's.
+pub(crate) fn operator_asks<M>(message: M) -> Request<M> {
+    let mut request = Request::new(message);
+    request.extensions_mut().insert(Principal::Operator);
+    request
 }
 
 /// A request to submit a job to the gateway's cell.
@@ -156,7 +164,7 @@ impl TestGateway {
     ) -> Result<v1::SubmitJobResponse, tonic::Status> {
         let spec = job_spec("ada", job, JobKind::Service);
         let answer = JobServer::new(Arc::clone(&self.cells))
-            .submit_job(Request::new(submission(request, &spec)))
+            .submit_job(operator_asks(submission(request, &spec)))
             .await;
         answer.map(tonic::Response::into_inner)
     }
@@ -169,7 +177,7 @@ impl TestGateway {
             settings: Some(settings),
             expected_revision: expected,
         };
-        let answer = CellServer::new(Arc::clone(&self.cells)).update_cell(Request::new(message)).await;
+        let answer = CellServer::new(Arc::clone(&self.cells)).update_cell(operator_asks(message)).await;
         Ok(answer?.into_inner().cell.unwrap().settings.unwrap().revision)
     }
 
@@ -177,7 +185,7 @@ impl TestGateway {
         let message =
             v1::GetNodeRequest { context: context(0), cell: "alpha".to_owned(), name: "n1".to_owned() };
         let answer = NodeServer::new(Arc::clone(&self.cells), std::time::Duration::ZERO)
-            .get_node(Request::new(message))
+            .get_node(operator_asks(message))
             .await;
         !answer.unwrap().into_inner().node.unwrap().schedulable
     }
@@ -232,12 +240,12 @@ async fn an_order_to_a_node_that_is_repeated_late_does_not_undo_the_next_one() {
     let nodes = NodeServer::new(Arc::clone(&gateway.cells), std::time::Duration::ZERO);
     let cordon =
         || v1::CordonNodeRequest { context: context(1), cell: "alpha".to_owned(), name: "n1".to_owned() };
-    nodes.cordon_node(Request::new(cordon())).await.unwrap();
+    nodes.cordon_node(operator_asks(cordon())).await.unwrap();
     assert!(gateway.cordoned().await);
     let uncordon =
         v1::UncordonNodeRequest { context: context(2), cell: "alpha".to_owned(), name: "n1".to_owned() };
-    nodes.uncordon_node(Request::new(uncordon)).await.unwrap();
-    nodes.cordon_node(Request::new(cordon())).await.unwrap();
+    nodes.uncordon_node(operator_asks(uncordon)).await.unwrap();
+    nodes.cordon_node(operator_asks(cordon())).await.unwrap();
     assert!(!gateway.cordoned().await, "the first order was carried out once");
 }
 
@@ -270,7 +278,7 @@ async fn a_list_of_nodes_goes_over_several_parts_of_the_mirror() {
                 selector: selector.clone(),
                 ..v1::ListNodesRequest::default()
             };
-            let answer = nodes.list_nodes(Request::new(message)).await.unwrap().into_inner();
+            let answer = nodes.list_nodes(operator_asks(message)).await.unwrap().into_inner();
             names.extend(answer.nodes.into_iter().map(|node| node.name));
             page = answer.next_page;
             if page.is_empty() {

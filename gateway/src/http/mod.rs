@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::access::{ActionNeed, Right};
 use borough_proto::connect::GRPC_ON_HTTP_PORT;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tonic::Status;
 
-use crate::auth::{Credentials, NODE_TOKEN_ONLY, Principal, is_grpc};
+use crate::auth::{Credentials, NODE_TOKEN_ONLY, NotAuthenticated, Principal, is_grpc};
 use crate::cell::Cells;
 use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
@@ -58,16 +59,19 @@ impl HttpServer {
             "/readyz" => return Ok(verdict(&self.health.now(), HealthStatus::is_ready)),
             _ => {}
         }
-        match self.credentials.principal(request.headers()) {
-            Some(Principal::Operator) => {}
-            Some(Principal::Node(_)) => {
+        let principal = match self.credentials.principal(request.headers()) {
+            Ok(Principal::Node(_)) => {
                 return Ok(text(StatusCode::FORBIDDEN, format!("{NODE_TOKEN_ONLY}\n")));
             }
-            None => {
+            Ok(principal) => principal,
+            Err(NotAuthenticated::Token(refused)) => {
+                return Ok(text(StatusCode::UNAUTHORIZED, format!("{refused}\n")));
+            }
+            Err(NotAuthenticated::Unknown) => {
                 let hint = "send `authorization: Bearer <token>` from the token file\n";
                 return Ok(text(StatusCode::UNAUTHORIZED, hint));
             }
-        }
+        };
         if !mark.authenticate(ConnectionKind::Caller) {
             let mut refusal = text(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -88,19 +92,44 @@ impl HttpServer {
         let resume = resume.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let answer = match parts.as_slice() {
-            ["metrics"] => self.metrics(),
-            ["v1", "cells", cell, "names", rest @ ..] => match rest {
-                ["watch"] => self.names_watch(cell, "", "", resume),
-                [user, "watch"] => self.names_watch(cell, user, "", resume),
-                [user, job, "watch"] => self.names_watch(cell, user, job, resume),
-                [] => self.names(cell, "", ""),
-                [user] => self.names(cell, user, ""),
-                [user, job] => self.names(cell, user, job),
-                _ => Ok(not_found()),
-            },
+            ["metrics"] => self.metrics_allow(&principal).and_then(|()| self.metrics()),
+            ["v1", "cells", cell, "names", rest @ ..] => {
+                self.names_answer(&principal, &NamesPath { cell, rest }, resume)
+            }
             _ => Ok(not_found()),
         };
         Ok(answer.unwrap_or_else(|status| refusal(&status)))
+    }
+
+    /// Metrics are of every cell of the gateway.
+    fn metrics_allow(&self, principal: &Principal) -> Result<(), Status> {
+        let need = ActionNeed::Right(Right::Read);
+        self.cells.0.values().try_for_each(|cell| cell.allow(principal, "GET /metrics", need, ""))
+    }
+
+    fn names_answer(
+        &self,
+        principal: &Principal,
+        path: &NamesPath<'_>,
+        resume: Option<String>,
+    ) -> Result<Response<Body>, Status> {
+        let (watched, named) = match path.rest {
+            [named @ .., "watch"] => (true, named),
+            named => (false, named),
+        };
+        let (user, job) = match named {
+            [] => ("", ""),
+            [user] => (*user, ""),
+            [user, job] => (*user, *job),
+            _ => return Ok(not_found()),
+        };
+        let need = ActionNeed::Own { others: Right::Read };
+        self.cells.get(path.cell)?.allow(principal, "GET /v1/cells/CELL/names", need, user)?;
+        if watched {
+            self.names_watch(path.cell, user, job, resume)
+        } else {
+            self.names(path.cell, user, job)
+        }
     }
 
     fn metrics(&self) -> Result<Response<Body>, Status> {
@@ -144,6 +173,12 @@ impl HttpServer {
         headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
         Ok(response)
     }
+}
+
+/// A path below `/v1/cells/{cell}/names`.
+struct NamesPath<'a> {
+    cell: &'a str,
+    rest: &'a [&'a str],
 }
 
 /// The events as frames, with a comment after each silent interval.
@@ -190,6 +225,7 @@ fn refusal(status: &Status) -> Response<Body> {
     let code = match status.code() {
         tonic::Code::NotFound => StatusCode::NOT_FOUND,
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        tonic::Code::PermissionDenied => StatusCode::FORBIDDEN,
         tonic::Code::OutOfRange => StatusCode::GONE,
         tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::{JobChanges, JobState, after_cycle};
+use borough_model::job::{JobChanges, JobState, after_cycle, band};
 use borough_model::journal::JobName;
 use borough_model::{JobId, JobRow, JobSpec, Name};
 use borough_proto::convert::{
@@ -29,9 +29,11 @@ use super::list::jobs_listed;
 use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
 use super::purge::jobs_purge;
 use super::{job_counts, job_message};
+use crate::access::{Asked, principal_of};
+use crate::auth::Principal;
 use crate::cell::{
-    CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
-    keyed_run, loads_follow, queue_check, settings_read,
+    CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run, loads_follow, queue_check,
+    settings_read,
 };
 use crate::status::{
     status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,
@@ -139,6 +141,15 @@ fn after_check(cell: &CellContext, spec: &JobSpec) -> Result<(), Status> {
     Err(status_from_field(&FieldRefused::new("spec.after", cycle, accepted)))
 }
 
+/// Refuses a job in a band where its user may not run. One that is there already may be changed: it raises nothing.
+fn priority_allow(cell: &CellContext, principal: &Principal, spec: &JobSpec) -> Result<(), Status> {
+    let before = cell.state(|state| state.job_by_name(&spec.user, &spec.name).map(|row| row.priority))?;
+    if before.is_some_and(|priority| band(priority) >= band(spec.priority)) {
+        return Ok(());
+    }
+    cell.allow_priority(principal, &spec.user, spec.priority)
+}
+
 /// Runs a mutation on the job of a name. The value is the job's id.
 async fn job_change<F, Fut>(
     cell: &CellContext,
@@ -166,13 +177,13 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::SubmitJobRequest>,
     ) -> Result<Response<v1::SubmitJobResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let principal = principal_of(request.extensions())?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let spec = spec_of(request.spec.as_ref())?;
         // A submission that was admitted keeps its answer, whatever queues the cell has by now.
         let queued = queue_check(cell, spec.queue.as_deref()).await;
-        let acceptable = queued.and_then(|_| after_check(cell, &spec)).and_then(|()| {
+        let allowed = queued.and_then(|_| priority_allow(cell, &principal, &spec));
+        let acceptable = allowed.and_then(|()| after_check(cell, &spec)).and_then(|()| {
             let room = cell.journal.admit().and_then(|()| cell.ended_jobs.admit());
             room.map_err(|full| status_from_store(&full))
         });
@@ -218,11 +229,11 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::PlanJobRequest>,
     ) -> Result<Response<v1::PlanJobResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let principal = principal_of(request.extensions())?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let spec = spec_of(request.spec.as_ref())?;
         queue_check(cell, spec.queue.as_deref()).await?;
+        priority_allow(cell, &principal, &spec)?;
         after_check(cell, &spec)?;
         let settings = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
@@ -238,9 +249,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::ScaleJobRequest>,
     ) -> Result<Response<v1::ScaleJobResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, count, space) = (&user, &name, request.count, &cell.space);
         let expected = &request.expected_job;
@@ -263,9 +272,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::OrderRolloutRequest>,
     ) -> Result<Response<v1::OrderRolloutResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let order = order_of(&request)?;
         let (user, name, space) = (&user, &name, &cell.space);
@@ -284,9 +291,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::StopJobRequest>,
     ) -> Result<Response<v1::StopJobResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, space, expected) = (&user, &name, &cell.space, &request.expected_job);
         let keyed = KeyedRequest::new(&caller, "job_stop", &request);
@@ -304,9 +309,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::PurgeJobRequest>,
     ) -> Result<Response<v1::PurgeJobResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         jobs_purge(cell, &caller, &request, &JobName { user, job: name }).await.map(Response::new)
     }
@@ -315,9 +318,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::LabelJobRequest>,
     ) -> Result<Response<v1::LabelJobResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let remove = labels_removed(&request.labels, &request.remove)
             .map_err(|refused| status_from_field(&refused))?;
@@ -336,9 +337,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::GetJobRequest>,
     ) -> Result<Response<v1::GetJobResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let (row, spec, cursor) = cell.state(|state| {
             let row = job_found(state, &cell.name, &request.user, &request.name)?;
             Ok::<_, Status>((Arc::clone(row), state.spec_of(row), state.cursor()))
@@ -352,9 +351,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<v1::ListJobsResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         cell.state(|_| ())?;
         Ok(Response::new(jobs_listed(cell, &request).await?))
     }
@@ -363,9 +360,7 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::GetJobHistoryRequest>,
     ) -> Result<Response<v1::GetJobHistoryResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, space) = (&user, &name, &cell.space);
         let versions = cell.db.run("job_history", Idempotency::ReadOnly, |tx, _| async move {

@@ -12,10 +12,10 @@ use borough_proto::v1::job_service_server::JobService;
 use borough_store::journal::{Cursor, journal_tail};
 use borough_testkit::{job_spec, name};
 use futures::future::join_all;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Response, Status};
 
 use super::*;
-use crate::cell::tests::{TestGateway, submission};
+use crate::cell::tests::{TestGateway, operator_asks, submission};
 
 /// Submits all at once, each under its request id.
 async fn submit_all(
@@ -23,7 +23,8 @@ async fn submit_all(
     asked: &[(u128, JobSpec)],
 ) -> Vec<Result<v1::SubmitJobResponse, Status>> {
     let server = JobServer::new(Arc::clone(&gateway.cells));
-    let all = asked.iter().map(|(request, spec)| server.submit_job(Request::new(submission(*request, spec))));
+    let all =
+        asked.iter().map(|(request, spec)| server.submit_job(operator_asks(submission(*request, spec))));
     let all = join_all(all).await;
     all.into_iter().map(|answer| answer.map(Response::into_inner)).collect()
 }

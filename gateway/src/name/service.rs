@@ -12,7 +12,8 @@ use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
-use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::access::Asked;
+use crate::cell::{CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::page::{PagedList, page_cut, page_of, task_key, task_of_key};
 use crate::status::status_from_field;
 
@@ -51,9 +52,7 @@ impl NameService for NameServer {
         &self,
         request: Request<v1::ListEndpointsRequest>,
     ) -> Result<Response<v1::ListEndpointsResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let filter = filter_of(&request.user, &request.job)?;
         if let Some(page) = &request.page {
             return Ok(Response::new(endpoints_of_page(cell, &filter, page).await?));
@@ -68,9 +67,8 @@ impl NameService for NameServer {
         &self,
         request: Request<v1::WatchEndpointsRequest>,
     ) -> Result<Response<EndpointStream>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = Arc::clone(self.cells.get(&request.cell)?);
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let cell = Arc::clone(cell);
         let filter = filter_of(&request.user, &request.job)?;
         let resume = request.resume.as_ref().map(cursor_from_message).transpose()?;
         let name = cell.name.clone();

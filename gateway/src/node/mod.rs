@@ -26,9 +26,9 @@ use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
+use crate::access::{Ask, Asked};
 use crate::cell::{
-    Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
-    keyed_found, keyed_run, lost_after_ms,
+    Caller, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run, lost_after_ms,
 };
 use crate::page::{ListPage, PagedList, page_cut, page_of};
 use crate::select::{node_meets, selector_checked};
@@ -104,47 +104,51 @@ impl NodeServer {
         }
     }
 
-    async fn steer(
+    /// Admits a change of a node, and makes it.
+    async fn steered<M: NodeMutation + Ask>(
         &self,
-        verb: NodeOperation,
-        asked: &impl NodeMutation,
+        request: Request<M>,
+        verb: impl FnOnce(&CellContext, &M) -> Result<NodeOperation, Status>,
     ) -> Result<(Option<v1::Node>, Option<v1::Cursor>), Status> {
-        let NodeTarget { context, cell, name } = asked.target();
-        let caller = caller_of_mutation(context)?;
-        let cell = self.cells.get(cell)?;
-        let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
-        let (verb, known, space) = (&verb, &name, &cell.space);
-        let request = KeyedRequest::new(&caller, verb.action(), asked);
-        let steered = keyed_run(cell, &request, |tx, mut changes| async move {
-            let node = node_by_name(&tx, space, known).await?.id;
-            verb.apply(&tx, &mut changes, node).await?;
-            Ok((node, changes))
-        });
-        let (node, cursor) = cell.settled(steered.await).await?;
-        let row = cell.state(|state| state.nodes().get(&node).cloned())?;
-        let message = node_messages(cell, row.as_slice()).await?.pop();
-        let message = message.ok_or_else(|| status_not_found(&format!("node {name} any more")))?;
-        Ok((Some(message), Some(cursor_to_message(cursor))))
+        let (cell, caller, message) = self.cells.admit_change(request)?;
+        steer(cell, &caller, verb(cell, &message)?, &message).await
     }
 }
 
-/// The node that a request is for, and its caller.
-struct NodeTarget<'a> {
-    context: Option<&'a v1::RequestContext>,
-    cell: &'a str,
-    name: &'a str,
+/// Changes a node. The caller may do so.
+async fn steer(
+    cell: &CellContext,
+    caller: &Caller,
+    verb: NodeOperation,
+    asked: &impl NodeMutation,
+) -> Result<(Option<v1::Node>, Option<v1::Cursor>), Status> {
+    let name = asked.name();
+    let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
+    let (verb, known, space) = (&verb, &name, &cell.space);
+    let request = KeyedRequest::new(caller, verb.action(), asked);
+    let steered = keyed_run(cell, &request, |tx, mut changes| async move {
+        let node = node_by_name(&tx, space, known).await?.id;
+        verb.apply(&tx, &mut changes, node).await?;
+        Ok((node, changes))
+    });
+    let (node, cursor) = cell.settled(steered.await).await?;
+    let row = cell.state(|state| state.nodes().get(&node).cloned())?;
+    let message = node_messages(cell, row.as_slice()).await?.pop();
+    let message = message.ok_or_else(|| status_not_found(&format!("node {name} any more")))?;
+    Ok((Some(message), Some(cursor_to_message(cursor))))
 }
 
 /// A request that changes one node.
 trait NodeMutation: prost::Message {
-    fn target(&self) -> NodeTarget<'_>;
+    /// The node's name.
+    fn name(&self) -> &str;
 }
 
 macro_rules! node_mutations {
     ($($request:ident),+) => {$(
         impl NodeMutation for v1::$request {
-            fn target(&self) -> NodeTarget<'_> {
-                NodeTarget { context: self.context.as_ref(), cell: &self.cell, name: &self.name }
+            fn name(&self) -> &str {
+                &self.name
             }
         }
     )+};
@@ -235,9 +239,7 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         selector_checked("selector", &request.selector)?;
         let list = PagedList::new(&cell.name, "nodes");
         let page = list.request(request.page.as_ref())?;
@@ -254,9 +256,7 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::GetNodeRequest>,
     ) -> Result<Response<v1::GetNodeResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
         let (row, cursor) = cell.state(|state| (state.node_by_name(&name).cloned(), state.cursor()))?;
         let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
@@ -268,8 +268,7 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::CordonNodeRequest>,
     ) -> Result<Response<v1::CordonNodeResponse>, Status> {
-        let request = request.into_inner();
-        let (node, cursor) = self.steer(NodeOperation::Cordon, &request).await?;
+        let (node, cursor) = self.steered(request, |_, _| Ok(NodeOperation::Cordon)).await?;
         Ok(Response::new(v1::CordonNodeResponse { node, cursor }))
     }
 
@@ -277,8 +276,7 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::UncordonNodeRequest>,
     ) -> Result<Response<v1::UncordonNodeResponse>, Status> {
-        let request = request.into_inner();
-        let (node, cursor) = self.steer(NodeOperation::Uncordon, &request).await?;
+        let (node, cursor) = self.steered(request, |_, _| Ok(NodeOperation::Uncordon)).await?;
         Ok(Response::new(v1::UncordonNodeResponse { node, cursor }))
     }
 
@@ -286,11 +284,9 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
-        let request = request.into_inner();
-        let (node, cursor) = self.steer(NodeOperation::Drain, &request).await?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let (node, cursor) = steer(cell, &caller, NodeOperation::Drain, &request).await?;
         if request.force {
-            let caller = caller_of_mutation(request.context.as_ref())?;
-            let cell = self.cells.get(&request.cell)?;
             let name =
                 name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
             let stopped = node_tasks_stop(cell, &caller, &name).await;
@@ -303,11 +299,11 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::TaintNodeRequest>,
     ) -> Result<Response<v1::TaintNodeResponse>, Status> {
-        let request = request.into_inner();
-        let now_ms = self.cells.get(&request.cell)?.clock.wall_ms();
-        let taints = taints_from_message(&request.taints, now_ms);
-        let verb = NodeOperation::Taint(taints.map_err(|refused| status_from_field(&refused))?);
-        let (node, cursor) = self.steer(verb, &request).await?;
+        let taints = |cell: &CellContext, request: &v1::TaintNodeRequest| {
+            let taints = taints_from_message(&request.taints, cell.clock.wall_ms());
+            Ok(NodeOperation::Taint(taints.map_err(|refused| status_from_field(&refused))?))
+        };
+        let (node, cursor) = self.steered(request, taints).await?;
         Ok(Response::new(v1::TaintNodeResponse { node, cursor }))
     }
 
@@ -315,10 +311,11 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::UntaintNodeRequest>,
     ) -> Result<Response<v1::UntaintNodeResponse>, Status> {
-        let request = request.into_inner();
-        let gone = taint_matches_from_message(&request.taints);
-        let verb = NodeOperation::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
-        let (node, cursor) = self.steer(verb, &request).await?;
+        let gone = |_: &CellContext, request: &v1::UntaintNodeRequest| {
+            let gone = taint_matches_from_message(&request.taints);
+            Ok(NodeOperation::Untaint(gone.map_err(|refused| status_from_field(&refused))?))
+        };
+        let (node, cursor) = self.steered(request, gone).await?;
         Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
     }
 
@@ -326,11 +323,12 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::LabelNodeRequest>,
     ) -> Result<Response<v1::LabelNodeResponse>, Status> {
-        let request = request.into_inner();
-        let remove = labels_removed(&request.labels, &request.remove);
-        let remove = remove.map_err(|refused| status_from_field(&refused))?;
-        let verb = NodeOperation::Label { set: request.labels.clone(), remove };
-        let (node, cursor) = self.steer(verb, &request).await?;
+        let labels = |_: &CellContext, request: &v1::LabelNodeRequest| {
+            let remove = labels_removed(&request.labels, &request.remove);
+            let remove = remove.map_err(|refused| status_from_field(&refused))?;
+            Ok(NodeOperation::Label { set: request.labels.clone(), remove })
+        };
+        let (node, cursor) = self.steered(request, labels).await?;
         Ok(Response::new(v1::LabelNodeResponse { node, cursor }))
     }
 
@@ -338,9 +336,7 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
         // A completed request is answered again, even if another node has the name by now.
         let gone = self.gone(cell, &name).await;
@@ -360,20 +356,18 @@ impl NodeService for NodeServer {
         &self,
         request: Request<v1::AdmitNodeRequest>,
     ) -> Result<Response<v1::AdmitNodeResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let identity: AgentIdentity = request.identity.parse().map_err(|_| {
             let accepted = "the identity that the refused agent logs: DURABLE@MACHINE";
             status_from_field(&FieldRefused::new("identity", request.identity.clone(), accepted))
         })?;
-        let cell = self.cells.get(&request.cell)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
         // A completed request is answered again, even if another agent has the node by now and renews its lease.
         let silent = self.silent(cell, &name, &identity).await;
         let keyed = KeyedRequest::new(&caller, "node_admit", &request);
         let seen = keyed_found(cell, &keyed, silent).await?.flatten();
         let verb = NodeOperation::Admit(identity, seen);
-        let (node, cursor) = self.steer(verb, &request).await?;
+        let (node, cursor) = steer(cell, &caller, verb, &request).await?;
         Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
     }
 }

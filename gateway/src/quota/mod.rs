@@ -13,7 +13,8 @@ use borough_store::quota::{QuotaChange, QuotaLine, QuotaRow, quota_change, quota
 use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
 
-use crate::cell::{CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, keyed_run};
+use crate::access::Asked;
+use crate::cell::{CellContext, Cells, KeyedRequest, keyed_run};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store, status_from_validation};
 
@@ -39,9 +40,7 @@ impl QuotaService for QuotaServer {
         &self,
         request: Request<v1::ListQuotasRequest>,
     ) -> Result<Response<v1::ListQuotasResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let now_ms = cell.clock.wall_ms();
         if !request.user.is_empty() {
             let user = user_of(&request.user)?;
@@ -70,9 +69,7 @@ impl QuotaService for QuotaServer {
         &self,
         request: Request<v1::GetQuotaRequest>,
     ) -> Result<Response<v1::GetQuotaResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let line = line_read(cell, &user_of(&request.user)?, band_of(request.band)?).await?;
         let changes = line.row.iter().flat_map(|row| &row.changes).map(change_message).collect();
         let quota = Some(quota_message(&line, cell.clock.wall_ms()));
@@ -83,9 +80,7 @@ impl QuotaService for QuotaServer {
         &self,
         request: Request<v1::SetQuotaRequest>,
     ) -> Result<Response<v1::SetQuotaResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, band) = (user_of(&request.user)?, band_of(request.band)?);
         let limit = limit_of(request.limit.as_ref())?;
         let (keyed, expected) =

@@ -11,6 +11,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_proto::FILE_DESCRIPTOR_SET;
 use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX};
 use borough_proto::connect::{Connection, Connector};
+use borough_proto::v1::access_service_server::AccessServiceServer;
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
@@ -33,6 +34,7 @@ use tonic_health::server::HealthReporter;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tower::layer::util::{Identity, Stack};
 
+use crate::access::AccessServer;
 use crate::auth::{AuthLayer, Credentials};
 use crate::cell::{CellConnection, CellContext, CellServer, Cells};
 use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
@@ -208,6 +210,9 @@ impl Gateway {
             cell.admissions.register(cell.name.as_str(), &mut config.registry.lock());
             cells.insert(cell.name.clone(), cell);
         }
+        if let Some(cell) = cells.values().next() {
+            config.credentials.clock_set(Arc::clone(&cell.clock));
+        }
         let cells = Arc::new(Cells(cells));
         let health = ProcessHealth::start(config.health, cancelled.clone());
         if let Some(incoming) = incoming {
@@ -286,6 +291,7 @@ impl Servers {
             .add_service(bounded!(CellServiceServer::new(CellServer::new(cells()))))
             .add_service(bounded!(NameServiceServer::new(NameServer::new(cells()))))
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
+            .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
     }
 }
@@ -320,12 +326,14 @@ const READERS: [&str; 2] = [
     borough_proto::v1::watch_service_server::SERVICE_NAME,
 ];
 /// Services that commit. The empty name is the gateway as a whole.
-const WRITERS: [&str; 6] = [
+const WRITERS: [&str; 8] = [
     "",
+    borough_proto::v1::access_service_server::SERVICE_NAME,
     borough_proto::v1::agent_service_server::SERVICE_NAME,
     borough_proto::v1::cell_service_server::SERVICE_NAME,
     borough_proto::v1::job_service_server::SERVICE_NAME,
     borough_proto::v1::node_service_server::SERVICE_NAME,
+    borough_proto::v1::quota_service_server::SERVICE_NAME,
     borough_proto::v1::task_service_server::SERVICE_NAME,
 ];
 

@@ -19,10 +19,8 @@ use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::{StreamSlots, window_of};
-use crate::cell::{
-    Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
-    keyed_found, keyed_run,
-};
+use crate::access::{Asked, admit_message, principal_of};
+use crate::cell::{Caller, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::attempt_to_message;
 use crate::session::registry::AgentAnswer;
@@ -55,9 +53,7 @@ impl TaskService for TaskServer {
         &self,
         request: Request<v1::ListTasksRequest>,
     ) -> Result<Response<v1::ListTasksResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         Ok(Response::new(tasks_listed(cell, &request).await?))
     }
 
@@ -65,18 +61,14 @@ impl TaskService for TaskServer {
         &self,
         request: Request<v1::ExplainTaskRequest>,
     ) -> Result<Response<v1::ExplainTaskResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         Ok(Response::new(task_explained(cell, &self.peers, &request).await?))
     }
 
     async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {
         let handed_on = is_handed_on(request.metadata());
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let slot = self.streams.take_for(window_of(request.window_bytes))?;
-        let cell = self.cells.get(&request.cell)?;
         let (index, incarnation) = (request.index, request.incarnation);
         let wanted = WantedAttempt { user: &request.user, job: &request.job, index, incarnation, handed_on };
         match attempt_found(cell, &self.peers, &wanted).await? {
@@ -93,15 +85,15 @@ impl TaskService for TaskServer {
         request: Request<Streaming<v1::ExecRequest>>,
     ) -> Result<Response<ExecStream>, Status> {
         let handed_on = is_handed_on(request.metadata());
+        let principal = principal_of(request.extensions())?;
         let mut inbound = request.into_inner();
         let open = match inbound.message().await?.and_then(|first| first.message) {
             Some(FromCaller::Open(open)) => open,
             _ => return Err(Status::invalid_argument("the first message of an exec opens it")),
         };
-        caller_of_read(open.context.as_ref())?;
+        let Asked { cell, message: open } = admit_message(&self.cells, &principal, open)?;
         command_check(&open)?;
         let slot = self.streams.take()?;
-        let cell = self.cells.get(&open.cell)?;
         let wanted = WantedAttempt {
             user: &open.user,
             job: &open.job,
@@ -126,14 +118,12 @@ impl TaskService for TaskServer {
         request: Request<v1::SignalTaskRequest>,
     ) -> Result<Response<v1::SignalTaskResponse>, Status> {
         let handed_on = is_handed_on(request.metadata());
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         if !(1..=64).contains(&request.signal) {
             let given = request.signal.to_string();
             let refused = borough_proto::convert::FieldRefused::new("signal", given, "a number from 1 to 64");
             return Err(status_from_field(&refused));
         }
-        let cell = self.cells.get(&request.cell)?;
         let (user, job, index) = (&request.user, &request.job, request.index);
         let incarnation = signal_attempt(cell, &caller, &request).await?;
         let wanted = WantedAttempt { user, job, index, incarnation: Some(incarnation), handed_on };
@@ -150,9 +140,7 @@ impl TaskService for TaskServer {
         &self,
         request: Request<v1::RestartTaskRequest>,
     ) -> Result<Response<v1::RestartTaskResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let keyed = KeyedRequest::new(&caller, "task_restart", &request);
         let task = TaskNamed { user: &request.user, job: &request.job, index: request.index };
         let (incarnation, cursor) =
@@ -164,9 +152,7 @@ impl TaskService for TaskServer {
         &self,
         request: Request<v1::StopTaskRequest>,
     ) -> Result<Response<v1::StopTaskResponse>, Status> {
-        let request = request.into_inner();
-        let caller = caller_of_mutation(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
         let keyed = KeyedRequest::new(&caller, "task_attempt_stop", &request);
         let task = TaskNamed { user: &request.user, job: &request.job, index: request.index };
         let meant = AttemptMeant { job: &request.expected_job, incarnation: request.expected_incarnation };
@@ -305,6 +291,7 @@ mod tests {
 
     use super::super::away::TaskAgent;
     use super::*;
+    use crate::cell::caller_of_mutation;
     use crate::cell::tests::{TASK, TestGateway, context};
     use crate::session::desired;
     use crate::session::registry::Opening;

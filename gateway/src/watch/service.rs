@@ -18,7 +18,8 @@ use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
 use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
 use super::selected::WantedSubjects;
-use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::access::Asked;
+use crate::cell::{CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::select::selector_checked;
 use crate::status::{status_from_store, status_with};
 
@@ -54,9 +55,8 @@ impl WatchService for WatchServer {
     type WatchStream = WatchStream;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = Arc::clone(self.cells.get(&request.cell)?);
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let cell = Arc::clone(cell);
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
         let filter = scope_checked(request.filter.as_ref())?;
@@ -78,9 +78,7 @@ impl WatchService for WatchServer {
         &self,
         request: Request<v1::ListEventsRequest>,
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
-        let request = request.into_inner();
-        caller_of_read(request.context.as_ref())?;
-        let cell = self.cells.get(&request.cell)?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let limit = match usize::try_from(request.limit) {
             Ok(0) | Err(_) => EVENTS_DEFAULT,
             Ok(limit) => limit.min(EVENTS_MAX),
@@ -217,7 +215,7 @@ mod tests {
     use borough_store::job::{job_stop, job_tasks_gone, jobs_remove};
 
     use super::*;
-    use crate::cell::tests::{TASK, TestGateway, context};
+    use crate::cell::tests::{TASK, TestGateway, context, operator_asks};
 
     /// Reads a watch from the beginning of the journal. Returns the number of changes of tasks, and the code with which
     /// it ends.
@@ -229,7 +227,7 @@ mod tests {
             ..v1::WatchRequest::default()
         };
         let server = WatchServer::new(Arc::clone(&gateway.cells));
-        let mut items = server.watch(Request::new(request)).await.unwrap().into_inner();
+        let mut items = server.watch(operator_asks(request)).await.unwrap().into_inner();
         let mut tasks = 0;
         while let Some(item) = items.next().await {
             match item.map(|response| response.change) {
@@ -289,7 +287,7 @@ mod tests {
             filter: Some(v1::WatchFilter { user: user.to_owned(), ..v1::WatchFilter::default() }),
         };
         let server = WatchServer::new(Arc::clone(&gateway.cells));
-        let mut items = server.watch(Request::new(request)).await.unwrap().into_inner();
+        let mut items = server.watch(operator_asks(request)).await.unwrap().into_inner();
         items.next().await.unwrap().unwrap().change.unwrap()
     }
 
@@ -317,7 +315,7 @@ mod tests {
             limit: 0,
         };
         let server = WatchServer::new(Arc::clone(&gateway.cells));
-        let answer = server.list_events(Request::new(message)).await.unwrap().into_inner();
+        let answer = server.list_events(operator_asks(message)).await.unwrap().into_inner();
         answer.events.into_iter().map(|event| event.subject).collect()
     }
 

@@ -13,10 +13,9 @@ use borough_store::journal::Cursor;
 use borough_testkit::{job_spec, name};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
-use tonic::Request;
 
 use super::*;
-use crate::cell::tests::{TestGateway, context, submission};
+use crate::cell::tests::{TestGateway, context, operator_asks, submission};
 use crate::cell::{CellContext, EventSubject};
 use crate::job::JobServer;
 
@@ -198,12 +197,12 @@ async fn a_list_of_events_with_a_selector_misses_none_of_its_jobs() {
         let (cell, user) = ("alpha".to_owned(), "ada".to_owned());
         let request = v1::ScaleJobRequest { context: context(request), cell, user, ..Default::default() };
         let request = v1::ScaleJobRequest { name: name.to_owned(), count, ..request };
-        jobs.scale_job(Request::new(request)).await.unwrap();
+        jobs.scale_job(operator_asks(request)).await.unwrap();
     };
     for (request, name) in [(1, "api"), (2, "db")] {
         let mut spec = job_spec("ada", name, JobKind::Service);
         spec.labels.insert("app".to_owned(), name.to_owned());
-        jobs.submit_job(Request::new(submission(request, &spec))).await.unwrap();
+        jobs.submit_job(operator_asks(submission(request, &spec))).await.unwrap();
     }
     // Several blocks of the index.
     for index in 0..4_500 {
@@ -224,7 +223,7 @@ async fn a_list_of_events_with_a_selector_misses_none_of_its_jobs() {
         let filter = Some(v1::WatchFilter { selector, ..v1::WatchFilter::default() });
         let cell = "alpha".to_owned();
         let request = v1::ListEventsRequest { context: context(0), cell, filter, limit: 10_000 };
-        let events = server.list_events(Request::new(request)).await.unwrap().into_inner().events;
+        let events = server.list_events(operator_asks(request)).await.unwrap().into_inner().events;
         events.into_iter().map(|event| (event.subject, event.text)).collect::<Vec<_>>()
     };
     let all = listed(&[]).await;

@@ -210,7 +210,7 @@ fn no_dev_cell(directory: Option<&Path>) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
-/// The user of the request: `--user`, or that of the context, or the login name in the form of a user name.
+/// The user of the request: `--user`, or that of the context, or that of a user's token, or the login name in the form of a user name.
 pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
     let user = match context(global)? {
         Some(context) => context.user(global),
@@ -221,7 +221,14 @@ pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
         checked.map_err(|error| Failure::new(Code::Usage, format!("the user {user:?} {error}")))?;
         return Ok(user);
     }
-    Ok(login::user_name())
+    Ok(token_user(global).unwrap_or_else(login::user_name))
+}
+
+/// The user whom the token is for, as it says itself. The gateway checks it; here it only saves an option.
+fn token_user(global: &Global) -> Option<String> {
+    let token = settings(global).ok()?.token?.token.text().ok()?;
+    let claims: serde_json::Value = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
+    Some(Name::new(claims.get("sub")?.as_str()?).ok()?.to_string())
 }
 
 #[cfg(test)]

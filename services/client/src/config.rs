@@ -111,6 +111,14 @@ impl ClientToken {
         }
     }
 
+    /// The token's text.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has no token.
+    pub fn text(&self) -> Result<String, ClientError> {
+        self.text_read(&self.source())
+    }
+
     /// Reads the token's text. `source` is what errors call it.
     pub(crate) fn text_read(&self, source: &str) -> Result<String, ClientError> {
         let text = match self {

@@ -5,6 +5,7 @@
 //! over all tries of a call, decodes the details of refusals, and resumes watches and logs without gaps or repetition.
 //! Answers are the messages of `borough/v1`; their meaning is up to the caller.
 
+mod access;
 mod call;
 mod cell;
 mod config;
@@ -23,6 +24,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use access::AccessQuestion;
 pub use call::{Client, ItemStream};
 pub use config::{ClientConfig, ClientToken, Transport};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};

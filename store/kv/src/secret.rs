@@ -159,6 +159,14 @@ impl Secret {
     }
 }
 
+/// Reads a text of at most `bytes_max` bytes that only its owner can read, such as a private key.
+///
+/// # Errors
+/// [`SecretError`].
+pub fn private_text_read(path: &Path, bytes_max: u64) -> Result<String, SecretError> {
+    bounded_read(path, private_open(path)?, bytes_max)
+}
+
 /// 128 bits of the operating system's generator in hexadecimal: a name that nobody can create before its owner does.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Explains that nodes lack a task of a daemon job, although no task of it waits.
 
 use borough_model::JobId;
-use borough_model::job::{Band, band};
+use borough_model::job::band;
 use borough_proto::v1;
 use borough_store::mirror::MirrorState;
 

@@ -1,6 +1,7 @@
 //! Arguments of `borough dev`.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use borough_model::Name;
@@ -47,6 +48,9 @@ pub struct DevArguments {
     /// Offer this device on each node, as `borough agent --card` does; repeat for more
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card_text)]
     pub cards: Vec<String>,
+    /// Accept tokens of users from the issuer in this file; repeat for more [default: none]
+    #[arg(long = "issuer", value_name = "FILE")]
+    pub issuers: Vec<PathBuf>,
     /// For tests of the system: an argument of every node's agent, or of one node's as NODE:ARGUMENT; may be given
     /// again
     #[arg(long, value_name = "ARGUMENT", hide = true, allow_hyphen_values = true)]

@@ -1,6 +1,7 @@
 //! The command line: the arguments of every verb and role, as values.
 
 mod agent;
+mod auth;
 mod cluster;
 mod connections;
 mod context;
@@ -27,6 +28,10 @@ mod top;
 mod usage;
 
 pub use agent::AgentArguments;
+pub use auth::{
+    AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, RevokeArguments,
+    UserTokenArguments,
+};
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,
     NodeVerb,
@@ -217,6 +222,9 @@ pub enum Verb {
     /// Show and set how much users may have admitted
     #[command(subcommand)]
     Quota(QuotaVerb),
+    /// Show and give rights: who may do what in a cell
+    #[command(subcommand)]
+    Auth(AuthVerb),
     /// Keep ways to cells under names, and choose one
     #[command(subcommand)]
     Context(ContextVerb),

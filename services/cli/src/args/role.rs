@@ -43,6 +43,15 @@ pub struct GatewayArguments {
     /// Accept the node tokens in this file, to which `borough node token` adds [default: none]
     #[arg(long, env = "BOROUGH_NODE_TOKENS", hide_env_values = true, value_name = "FILE")]
     pub node_tokens: Option<PathBuf>,
+    /// Accept tokens of users from the issuer in this file; repeat for more [default: none]
+    #[arg(
+        long = "issuer",
+        env = "BOROUGH_ISSUERS",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "FILE"
+    )]
+    pub issuers: Vec<PathBuf>,
     /// Publish this address to the other gateways [default: that of --listen]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,

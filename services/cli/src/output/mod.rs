@@ -4,6 +4,7 @@
 //! JSON is stable: objects of the types in the modules here, in snake_case, with units in their names. A list is one
 //! JSON list; a stream is one object per line.
 
+mod auth;
 mod cell;
 mod changes;
 mod confirm;
@@ -28,6 +29,7 @@ mod task;
 mod text;
 mod watch;
 
+pub(crate) use auth::{AccessAnswerView, GrantChangeView, GrantView, HolderView, RightView, RoleView};
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use confirm::{Preset, is_attended};

@@ -5,6 +5,7 @@ pub(crate) mod agent;
 mod control;
 pub(crate) mod descriptors;
 pub(crate) mod dev;
+pub(crate) mod issuer;
 mod log;
 pub(crate) mod serve;
 pub(crate) mod store;

@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
+use super::issuer::issuers_read;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
@@ -34,8 +35,12 @@ pub(crate) fn gateway(
         advertise: arguments.advertise,
         ..Roles::none(arguments.http_listen)
     };
-    let process =
-        RoleProcess { roles, connections: Some(arguments.connections), node_tokens: arguments.node_tokens };
+    let process = RoleProcess {
+        roles,
+        connections: Some(arguments.connections),
+        node_tokens: arguments.node_tokens,
+        issuers: arguments.issuers,
+    };
     run("gateway", global, &arguments.store, process, printer)
 }
 
@@ -72,12 +77,14 @@ struct RoleProcess {
     connections: Option<ConnectionArguments>,
     /// The file of accepted tokens of nodes.
     node_tokens: Option<PathBuf>,
+    /// The files of the issuers whose tokens it accepts.
+    issuers: Vec<PathBuf>,
 }
 
 impl RoleProcess {
     /// A role that answers HTTP only.
     fn http_only(roles: Roles) -> Self {
-        Self { roles, connections: None, node_tokens: None }
+        Self { roles, connections: None, node_tokens: None, issuers: Vec::new() }
     }
 }
 
@@ -96,7 +103,7 @@ fn run(
     process: RoleProcess,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let RoleProcess { roles, connections, node_tokens } = process;
+    let RoleProcess { roles, connections, node_tokens, issuers } = process;
     log_begin("warn,borough=info");
     files_private();
     let descriptors = OpenFiles::raise().most;
@@ -120,7 +127,7 @@ fn run(
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);
         log_metrics_register(&mut registry);
-        let credentials = credentials_read(token, node_tokens)?;
+        let credentials = credentials_read(token, node_tokens)?.with_issuers(issuers_read(&issuers)?);
         let config = ControlConfig {
             db: db.clone(),
             opened: store.opened(),

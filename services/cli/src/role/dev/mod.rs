@@ -30,6 +30,7 @@ use self::nodes::{
 use self::stop::Shutdown;
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
+use super::issuer::issuers_read;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{RoleStore, StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
@@ -247,7 +248,8 @@ impl DevCell<'_> {
                 ..Roles::none(http)
             },
             connections,
-            credentials: Credentials::new(Token::new(token), nodes),
+            credentials: Credentials::new(Token::new(token), nodes)
+                .with_issuers(issuers_read(&arguments.issuers)?),
             registry,
             clock: Arc::clone(clock),
             rng: Arc::clone(rng),

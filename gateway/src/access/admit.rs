@@ -1,0 +1,191 @@
+//! The way of every request to its cell: who asks, for whom, and whether the grants allow it.
+
+use std::sync::Arc;
+
+use borough_model::Name;
+use borough_model::access::{AccessRefused, ActionNeed, Identity, Right};
+use borough_proto::bounds::text_cut;
+use borough_proto::convert::name_from_text;
+use borough_proto::v1;
+use http::Extensions;
+use tonic::{Code, Request, Status};
+
+use super::Ask;
+use crate::auth::{NODE_TOKEN_ONLY, Principal};
+use crate::cell::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
+use crate::status::{status_from_field, status_unavailable, status_with};
+
+/// Bytes of a name in a refusal, which the caller has chosen.
+const NAME_BYTES_SHOWN: usize = 80;
+
+/// A request that may be done, with its cell.
+pub(crate) struct Asked<'a, M> {
+    pub cell: &'a Arc<CellContext>,
+    pub message: M,
+}
+
+/// What a request's credential proves. Without one, nothing has checked the caller.
+pub(crate) fn principal_of(extensions: &Extensions) -> Result<Principal, Status> {
+    let principal = extensions.get::<Principal>().cloned();
+    principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))
+}
+
+/// Completes a request as its caller meant it: without a user, it is in the name of the caller's own.
+pub(crate) fn context_complete(
+    principal: &Principal,
+    context: &mut Option<v1::RequestContext>,
+) -> Result<(), Status> {
+    let identity = match principal {
+        Principal::Operator => return Ok(()),
+        Principal::Node(_) => return Err(Status::permission_denied(NODE_TOKEN_ONLY)),
+        Principal::User(identity) => identity,
+    };
+    let context = context.get_or_insert_default();
+    if context.user.is_empty() {
+        context.user = identity.user.to_string();
+    }
+    if context.user == identity.user.as_str() { Ok(()) } else { Err(other_user(identity, &context.user)) }
+}
+
+fn other_user(identity: &Identity, claimed: &str) -> Status {
+    let (own, mut claimed) = (&identity.user, claimed.escape_default().to_string());
+    text_cut(&mut claimed, NAME_BYTES_SHOWN);
+    let text = format!(
+        "the credential is of user {own}, and the call is in the name of {claimed}; only an operator's token acts for \
+         others"
+    );
+    let facts = [("user".to_owned(), own.to_string())].into();
+    status_with(Code::PermissionDenied, "OTHER_USER", text, facts)
+}
+
+/// Admits a message of `principal` that changes nothing, or refuses it.
+///
+/// # Errors
+/// `PERMISSION_DENIED` if the grants of the cell do not allow it; `NOT_FOUND` for another cell.
+pub(crate) fn admit_message<'a, M: Ask>(
+    cells: &'a Cells,
+    principal: &Principal,
+    mut message: M,
+) -> Result<Asked<'a, M>, Status> {
+    context_complete(principal, message.context_mut())?;
+    caller_of_read(message.context().as_ref())?;
+    let cell = cells.get(message.cell())?;
+    cell.allow(principal, M::METHOD, M::NEED, message.owner())?;
+    Ok(Asked { cell, message })
+}
+
+impl Cells {
+    /// As [`admit_message`], for a request with its credential.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn admit_read<M: Ask>(&self, request: Request<M>) -> Result<Asked<'_, M>, Status> {
+        let principal = principal_of(request.extensions())?;
+        admit_message(self, &principal, request.into_inner())
+    }
+
+    /// Admits a request that changes something, under its request id.
+    ///
+    /// # Errors
+    /// As [`admit_message`].
+    pub(crate) fn admit_change<M: Ask>(
+        &self,
+        request: Request<M>,
+    ) -> Result<(&Arc<CellContext>, Caller, M), Status> {
+        let principal = principal_of(request.extensions())?;
+        let mut message = request.into_inner();
+        context_complete(&principal, message.context_mut())?;
+        let caller = caller_of_mutation(message.context().as_ref())?;
+        let Asked { cell, message } = admit_message(self, &principal, message)?;
+        Ok((cell, caller, message))
+    }
+}
+
+impl CellContext {
+    /// Decides whether `principal` may call a method that needs `need` for the work of `owner` (empty: of everybody).
+    pub(crate) fn allow(
+        &self,
+        principal: &Principal,
+        method: &str,
+        need: ActionNeed,
+        owner: &str,
+    ) -> Result<(), Status> {
+        let identity = match principal {
+            Principal::Operator => return Ok(()),
+            Principal::Node(_) => return Err(Status::permission_denied(NODE_TOKEN_ONLY)),
+            Principal::User(identity) => identity,
+        };
+        let owner = (!owner.is_empty()).then(|| name_from_text("user", owner)).transpose();
+        let owner = owner.map_err(|refused| status_from_field(&refused))?;
+        let table = self.access.table().ok_or_else(|| {
+            let text = format!("the grants of cell {} are being loaded", self.name);
+            status_unavailable("ACCESS_LOADING", text)
+        })?;
+        let decided = need.decide(&table, identity, owner.as_ref());
+        decided.map(drop).map_err(|refused| {
+            let asked = AskedFor { cell: &self.name, method, owner: owner.as_ref() };
+            asked.refusal(&refused)
+        })
+    }
+
+    /// Decides whether `principal` may run a job of `owner` with this priority.
+    pub(crate) fn allow_priority(
+        &self,
+        principal: &Principal,
+        owner: &Name,
+        priority: u32,
+    ) -> Result<(), Status> {
+        let Principal::User(identity) = principal else { return Ok(()) };
+        let table = self.access.table().unwrap_or_default();
+        let decided = table.priority_decide(identity, owner, priority, self.clock.wall_ms());
+        decided.map_err(|refused| {
+            let asked = AskedFor { cell: &self.name, method: "JobService/SubmitJob", owner: Some(owner) };
+            asked.refusal(&refused)
+        })
+    }
+}
+
+/// What a refused caller wanted.
+struct AskedFor<'a> {
+    cell: &'a Name,
+    method: &'a str,
+    owner: Option<&'a Name>,
+}
+
+impl AskedFor<'_> {
+    fn refusal(&self, refused: &AccessRefused) -> Status {
+        let Self { cell, method, owner } = *self;
+        let action = method.split_once('/').map_or(method, |(_, name)| name);
+        let of = owner.map(|owner| format!(" of {owner}")).unwrap_or_default();
+        let next = match refused {
+            AccessRefused::Missing { own_only: true, right: Right::Read, user } if owner.is_none() => {
+                format!("ask for your own: --user {user}")
+            }
+            AccessRefused::Missing { user, right, .. } => {
+                format!("an administrator gives it: borough auth grant user/{user} --allow {right}")
+            }
+            AccessRefused::Nothing { user } => {
+                format!("an administrator gives one: borough auth grant user/{user} --role runner")
+            }
+            AccessRefused::Denied { user, by, .. } => {
+                format!(
+                    "see borough auth grants {by}, and ask an administrator who knows why {user} is denied it"
+                )
+            }
+            AccessRefused::Band { user, band } => format!(
+                "give the job a priority below 200, or ask an administrator: borough quota set {user} --band {} \
+                 --tasks N",
+                band.name()
+            ),
+        };
+        let text = format!("{action}{of} is not allowed in cell {cell}: {refused}; {next}");
+        let right = match refused {
+            AccessRefused::Missing { right, .. } | AccessRefused::Denied { right, .. } => right.name(),
+            AccessRefused::Nothing { .. } => "",
+            AccessRefused::Band { .. } => Right::RaisePriority.name(),
+        };
+        let facts = [("method", method), ("cell", cell.as_str()), ("right", right)];
+        let facts = facts.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        status_with(Code::PermissionDenied, "ACCESS_REFUSED", text, facts)
+    }
+}

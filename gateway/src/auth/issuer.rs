@@ -1,0 +1,331 @@
+//! Tokens of users: JWTs of issuers that the gateway trusts, such as an OpenID provider.
+//!
+//! A token counts if a key of its issuer signed it, if it is for this audience, and if it is valid now. Signatures are
+//! asymmetric only: a gateway can check tokens and make none. The time is that of the cells, so a machine with a wrong
+//! clock accepts nothing longer than others do. RFC 7519 has the claims, RFC 7517 the keys, RFC 8725 what to refuse.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use borough_kv::env::Clock;
+use borough_model::Name;
+use borough_model::access::{GROUPS_MAX, Identity};
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
+use moka::sync::Cache;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+/// How far the clocks of an issuer and of a cell may be apart, in seconds.
+const SKEW_S: i64 = 60;
+/// The longest token that is looked at, in bytes.
+const TOKEN_BYTES_MAX: usize = 8_192;
+/// Tokens whose signature was checked and that are remembered.
+const CHECKED_MAX: u64 = 10_000;
+/// The most keys of an issuer.
+const KEYS_MAX: usize = 64;
+/// The algorithms that an issuer may sign with.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::EdDSA,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+];
+
+fn subject_claim() -> String {
+    "sub".to_owned()
+}
+
+fn groups_claim() -> String {
+    "groups".to_owned()
+}
+
+/// An issuer, as a file says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuerSettings {
+    /// The claim `iss` of its tokens.
+    pub issuer: String,
+    /// Tokens must have it in `aud`.
+    pub audience: String,
+    /// The claim with the user's name.
+    #[serde(default = "subject_claim")]
+    pub user_claim: String,
+    /// The claim with the list of the user's groups.
+    #[serde(default = "groups_claim")]
+    pub groups_claim: String,
+    /// Its public keys.
+    pub jwks: JwkSet,
+}
+
+/// A file of an issuer that cannot be used. Correct the file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerRefused {
+    #[error("{0} is empty; accepted: a text")]
+    Empty(&'static str),
+    #[error("it has {0} keys; accepted: 1 to {KEYS_MAX}")]
+    KeyCount(usize),
+    #[error(
+        "none of its {0} keys can check signatures; accepted: public keys (RSA, EC P-256 or P-384, Ed25519) for them"
+    )]
+    NoKey(usize),
+}
+
+/// Why a token does not count. The caller needs another token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenRefused {
+    /// Nothing about it is proven.
+    #[error("no issuer that this gateway trusts has signed the token")]
+    Unknown,
+    #[error("the token is for another audience; this gateway takes {0:?}")]
+    Audience(String),
+    #[error("the token expired {0} s ago; log in again")]
+    Expired(i64),
+    #[error("the token is valid in {0} s only: look at the clocks of its issuer and of this cell")]
+    Early(i64),
+    #[error("the token's claim {claim:?} is no user's name: {why}")]
+    User { claim: String, why: String },
+    #[error("the token has {0} groups; accepted: {GROUPS_MAX} at most")]
+    Groups(usize),
+}
+
+/// An issuer with its keys.
+struct TrustedIssuer {
+    settings: IssuerSettings,
+    keys: Vec<IssuerKey>,
+}
+
+struct IssuerKey {
+    id: Option<String>,
+    /// Absent: any of the key's family.
+    algorithm: Option<Algorithm>,
+    key: DecodingKey,
+}
+
+/// A token whose signature and claims were right.
+#[derive(Clone, Debug)]
+struct CheckedToken {
+    identity: Arc<Identity>,
+    /// Seconds since 1970.
+    not_before_s: i64,
+    expires_s: i64,
+}
+
+/// The issuers that a gateway trusts. Clones share them.
+#[derive(Clone)]
+pub struct Issuers {
+    shared: Arc<SharedIssuers>,
+}
+
+struct SharedIssuers {
+    trusted: RwLock<Arc<Vec<TrustedIssuer>>>,
+    /// By the digest of the token. Emptied when the issuers change.
+    checked: Cache<[u8; 32], CheckedToken>,
+    clock: OnceLock<Arc<dyn Clock>>,
+}
+
+impl std::fmt::Debug for Issuers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<String> =
+            self.shared.trusted.read().iter().map(|issuer| issuer.settings.issuer.clone()).collect();
+        f.debug_tuple("Issuers").field(&names).finish()
+    }
+}
+
+impl Default for Issuers {
+    fn default() -> Self {
+        let checked = Cache::builder().max_capacity(CHECKED_MAX).build();
+        let trusted = RwLock::default();
+        Self { shared: Arc::new(SharedIssuers { trusted, checked, clock: OnceLock::new() }) }
+    }
+}
+
+impl Issuers {
+    /// Trusts these issuers from now on, and no others.
+    ///
+    /// # Errors
+    /// An issuer that cannot be used; those known stay.
+    pub fn replace(&self, settings: Vec<IssuerSettings>) -> Result<(), IssuerRefused> {
+        let trusted = settings.into_iter().map(TrustedIssuer::of).collect::<Result<Vec<_>, _>>()?;
+        *self.shared.trusted.write() = Arc::new(trusted);
+        // A key that is gone ends its tokens.
+        self.shared.checked.invalidate_all();
+        Ok(())
+    }
+
+    /// Judges tokens by this clock. The first one counts.
+    pub(crate) fn clock_set(&self, clock: Arc<dyn Clock>) {
+        self.shared.clock.set(clock).ok();
+    }
+
+    /// The identity that a token proves; `None` if it is no JWT at all.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub(crate) fn identity(&self, token: &[u8]) -> Option<Result<Arc<Identity>, TokenRefused>> {
+        let shared = &*self.shared;
+        let trusted = Arc::clone(&shared.trusted.read());
+        if trusted.is_empty() || token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        if token.iter().filter(|byte| **byte == b'.').count() != 2 {
+            return None;
+        }
+        let now_s = shared.clock.get().map(|clock| clock.wall_ms() / 1_000)?;
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        if let Some(checked) = shared.checked.get(&digest) {
+            return Some(checked.valid_at(now_s));
+        }
+        let checked = match checked_token(&trusted, token) {
+            Ok(checked) => checked,
+            Err(refused) => return Some(Err(refused)),
+        };
+        shared.checked.insert(digest, checked.clone());
+        // The issuers may have changed meanwhile: what was checked by old keys must not stay.
+        if !Arc::ptr_eq(&trusted, &shared.trusted.read()) {
+            shared.checked.invalidate(&digest);
+        }
+        Some(checked.valid_at(now_s))
+    }
+}
+
+impl TrustedIssuer {
+    fn of(settings: IssuerSettings) -> Result<Self, IssuerRefused> {
+        let named = [
+            ("issuer", &settings.issuer),
+            ("audience", &settings.audience),
+            ("user_claim", &settings.user_claim),
+            ("groups_claim", &settings.groups_claim),
+        ];
+        if let Some((field, _)) = named.into_iter().find(|(_, text)| text.is_empty()) {
+            return Err(IssuerRefused::Empty(field));
+        }
+        let count = settings.jwks.keys.len();
+        if !(1..=KEYS_MAX).contains(&count) {
+            return Err(IssuerRefused::KeyCount(count));
+        }
+        let keys: Vec<IssuerKey> = settings.jwks.keys.iter().filter_map(IssuerKey::of).collect();
+        if keys.is_empty() {
+            return Err(IssuerRefused::NoKey(count));
+        }
+        Ok(Self { settings, keys })
+    }
+}
+
+impl IssuerKey {
+    /// A key that can check signatures. Providers publish others beside them, and shared secrets never count.
+    fn of(jwk: &Jwk) -> Option<Self> {
+        let id = jwk.common.key_id.clone();
+        if jwk.common.public_key_use.as_ref().is_some_and(|used| *used != PublicKeyUse::Signature) {
+            return None;
+        }
+        let key = DecodingKey::from_jwk(jwk).ok()?;
+        if !ALGORITHMS.iter().any(|algorithm| algorithm.family() == key.family()) {
+            return None;
+        }
+        let algorithm = match jwk.common.key_algorithm {
+            None => None,
+            Some(named) => Some(named.to_string().parse().ok().filter(|known| ALGORITHMS.contains(known))?),
+        };
+        Some(Self { id, algorithm, key })
+    }
+
+    fn may_have_signed(&self, header: &Header) -> bool {
+        let named = match (&self.id, &header.kid) {
+            (Some(own), Some(wanted)) => own == wanted,
+            // Without a name any key of the issuer may be meant.
+            _ => true,
+        };
+        named
+            && self.algorithm.is_none_or(|algorithm| algorithm == header.alg)
+            && self.key.family() == header.alg.family()
+    }
+}
+
+/// Checks the signature and the claims of a token. What depends on the time is left.
+fn checked_token(trusted: &[TrustedIssuer], token: &[u8]) -> Result<CheckedToken, TokenRefused> {
+    let header = jsonwebtoken::decode_header(token).map_err(|_| TokenRefused::Unknown)?;
+    if !ALGORITHMS.contains(&header.alg) {
+        return Err(TokenRefused::Unknown);
+    }
+    for issuer in trusted {
+        for key in issuer.keys.iter().filter(|key| key.may_have_signed(&header)) {
+            let mut rules = Validation::new(header.alg);
+            rules.set_issuer(&[&issuer.settings.issuer]);
+            rules.set_required_spec_claims(&["exp", "iss"]);
+            // The time and the audience are judged below, by the cells' clock and with a reason.
+            (rules.validate_exp, rules.validate_nbf, rules.validate_aud) = (false, false, false);
+            if let Ok(data) = jsonwebtoken::decode::<Map<String, Value>>(token, &key.key, &rules) {
+                return issuer.settings.checked(&data.claims);
+            }
+        }
+    }
+    Err(TokenRefused::Unknown)
+}
+
+impl IssuerSettings {
+    fn checked(&self, claims: &Map<String, Value>) -> Result<CheckedToken, TokenRefused> {
+        let is_ours = |value: &Value| value.as_str() == Some(&self.audience);
+        let ours = match claims.get("aud") {
+            Some(Value::Array(all)) => all.iter().any(is_ours),
+            Some(one) => is_ours(one),
+            None => false,
+        };
+        if !ours {
+            return Err(TokenRefused::Audience(self.audience.clone()));
+        }
+        let seconds = |claim: &str| {
+            let value = claims.get(claim)?;
+            // Numbers may have fractions; what is not of this world is no time.
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a float saturates, and its fraction does not count"
+            )]
+            value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
+        };
+        let expires_s = seconds("exp").ok_or(TokenRefused::Unknown)?;
+        let user = |why: String| TokenRefused::User { claim: self.user_claim.clone(), why };
+        let name = claims.get(&self.user_claim).and_then(Value::as_str);
+        let name = name.ok_or_else(|| user("the token does not have it as a text".to_owned()))?;
+        let name = Name::new(name).map_err(|error| user(error.to_string()))?;
+        let groups = match claims.get(&self.groups_claim) {
+            Some(Value::Array(groups)) if groups.len() > GROUPS_MAX => {
+                return Err(TokenRefused::Groups(groups.len()));
+            }
+            // A group that no grant can name gives nothing.
+            Some(Value::Array(groups)) => {
+                groups.iter().filter_map(Value::as_str).filter_map(|group| Name::new(group).ok()).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        Ok(CheckedToken {
+            identity: Arc::new(Identity { user: name, groups }),
+            not_before_s: seconds("nbf").unwrap_or(i64::MIN),
+            expires_s,
+        })
+    }
+}
+
+impl CheckedToken {
+    fn valid_at(&self, now_s: i64) -> Result<Arc<Identity>, TokenRefused> {
+        let ago = now_s.saturating_sub(self.expires_s);
+        if ago >= SKEW_S {
+            return Err(TokenRefused::Expired(ago));
+        }
+        let early = self.not_before_s.saturating_sub(now_s);
+        if early > SKEW_S {
+            return Err(TokenRefused::Early(early));
+        }
+        Ok(Arc::clone(&self.identity))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Verbs on rights: who may do what in a cell.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use borough_model::Name;
+use borough_model::access::{AccessRole, AccessSubject, Right};
+use clap::{Args, Subcommand};
+
+use super::list::ListArguments;
+
+/// What a grant is.
+const GRANT_NOTES: &str = "Nobody has a right that no grant gives, and a right that any grant of a user or of one of \
+    the user's groups denies is denied. `borough auth roles` lists roles and rights. A grant holds at every gateway \
+    within seconds.";
+/// What can be asked.
+const ACTION_NOTES: &str = "ACTION is a right, such as read, or a method of the API, such as StopJob.";
+
+/// Verbs on rights.
+#[derive(Debug, Subcommand)]
+pub enum AuthVerb {
+    /// Show who the credential says you are, and which rights you have
+    Whoami,
+    /// Ask whether you may do something: ends with 0 if so, and with 1 if not
+    #[command(name = "can-i", after_help = ACTION_NOTES)]
+    CanI(CanIArguments),
+    /// List the users and groups that may do something
+    #[command(name = "who-can", after_help = ACTION_NOTES)]
+    WhoCan {
+        /// A right, or a method of the API
+        action: String,
+        /// The user whose jobs it concerns [default: everybody]
+        #[arg(long, value_name = "USER")]
+        owner: Option<Name>,
+    },
+    /// List the grants of the cell, or show one with its last changes
+    Grants {
+        /// user/NAME or group/NAME [default: all]
+        subject: Option<AccessSubject>,
+        #[command(flatten)]
+        list: ListArguments,
+    },
+    /// Add roles and rights to the grant of a user or a group
+    #[command(after_help = GRANT_NOTES)]
+    Grant(GrantArguments),
+    /// Take roles and rights out of the grant of a user or a group
+    #[command(after_help = GRANT_NOTES)]
+    Revoke(RevokeArguments),
+    /// List the roles with their rights
+    Roles,
+    /// Make the key of an issuer of tokens, and the file by which gateways accept them
+    Issuer(IssuerArguments),
+    /// Make a token of a user with the key of an issuer
+    Token(UserTokenArguments),
+}
+
+/// `auth can-i`.
+#[derive(Clone, Debug, Args)]
+pub struct CanIArguments {
+    /// A right, or a method of the API
+    pub action: String,
+    /// The user whose jobs it concerns [default: your own]
+    #[arg(long, value_name = "USER")]
+    pub owner: Option<Name>,
+    /// Ask for user/NAME or group/NAME; needs the right read
+    #[arg(long = "as", value_name = "SUBJECT")]
+    pub subject: Option<AccessSubject>,
+    /// A group of that user; repeat for more
+    #[arg(long = "group", value_name = "NAME", requires = "subject")]
+    pub groups: Vec<Name>,
+}
+
+/// Entries of a grant.
+#[derive(Clone, Debug, Default, Args)]
+pub struct GrantEntries {
+    /// viewer, runner, maintainer or admin; repeat for more
+    #[arg(long = "role", value_name = "ROLE", value_parser = role)]
+    pub roles: Vec<AccessRole>,
+    /// A right beside those of the roles; repeat for more
+    #[arg(long = "allow", value_name = "RIGHT", value_parser = right)]
+    pub allow: Vec<Right>,
+    /// A right that the subject never has; repeat for more
+    #[arg(long = "deny", value_name = "RIGHT", value_parser = right)]
+    pub deny: Vec<Right>,
+}
+
+impl GrantEntries {
+    /// Returns true if nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.roles.is_empty() && self.allow.is_empty() && self.deny.is_empty()
+    }
+}
+
+/// `auth grant`.
+#[derive(Clone, Debug, Args)]
+pub struct GrantArguments {
+    /// user/NAME or group/NAME
+    pub subject: AccessSubject,
+    #[command(flatten)]
+    pub entries: GrantEntries,
+}
+
+/// `auth revoke`.
+#[derive(Clone, Debug, Args)]
+pub struct RevokeArguments {
+    /// user/NAME or group/NAME
+    pub subject: AccessSubject,
+    #[command(flatten)]
+    pub entries: GrantEntries,
+    /// Take the whole grant away
+    #[arg(long, conflicts_with_all = ["roles", "allow", "deny"])]
+    pub all: bool,
+}
+
+/// `auth issuer`.
+#[derive(Clone, Debug, Args)]
+pub struct IssuerArguments {
+    /// The issuer's name, as tokens say it, such as https://id.example.org
+    #[arg(long, value_name = "NAME", default_value = "borough")]
+    pub issuer: String,
+    /// Write the secret key here: whoever has it can make tokens of every user
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Write the file for gateways here: borough gateway --issuer FILE
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+}
+
+/// `auth token`.
+#[derive(Clone, Debug, Args)]
+pub struct UserTokenArguments {
+    /// The user's name
+    pub user_name: Name,
+    /// A group of the user; repeat for more
+    #[arg(long = "group", value_name = "NAME")]
+    pub groups: Vec<Name>,
+    /// The secret key of the issuer, as `borough auth issuer` wrote it
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// For how long the token is valid, from a minute to 90 days
+    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = validity)]
+    pub expires: Duration,
+    /// Write the token here
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+}
+
+fn role(text: &str) -> Result<AccessRole, String> {
+    let accepted = || format!("accepted: {}", AccessRole::ALL.map(AccessRole::name).join(", "));
+    AccessRole::from_name(text).ok_or_else(accepted)
+}
+
+fn right(text: &str) -> Result<Right, String> {
+    let accepted = || format!("accepted: {}", Right::ALL.map(Right::name).join(", "));
+    Right::from_name(text).ok_or_else(accepted)
+}
+
+/// A token that is valid for longer would better be a client certificate.
+fn validity(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(90 * 24 * 3_600);
+    let time = humantime::parse_duration(text).ok().filter(|time| (SHORTEST..=LONGEST).contains(time));
+    time.ok_or_else(|| "accepted: a time from 1m to 90d, such as 12h".to_owned())
+}

@@ -1,0 +1,183 @@
+//! Grants, rights and roles.
+
+use borough_model::access::AccessRole;
+use borough_proto::v1;
+use serde::Serialize;
+
+use super::Foreign;
+use super::table::Tabular;
+use super::text::time;
+
+/// What a user or a group is given and denied.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct GrantView {
+    pub(crate) subject: Foreign,
+    pub(crate) roles: Vec<Foreign>,
+    pub(crate) allow: Vec<Foreign>,
+    pub(crate) deny: Vec<Foreign>,
+    /// Counts the changes of the grant; 0: it was never set.
+    pub(crate) revision: u64,
+}
+
+fn foreign(texts: Vec<String>) -> Vec<Foreign> {
+    texts.into_iter().map(Foreign::from).collect()
+}
+
+fn listed(texts: &[Foreign]) -> String {
+    if texts.is_empty() {
+        return "-".to_owned();
+    }
+    texts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl From<v1::Grant> for GrantView {
+    fn from(grant: v1::Grant) -> Self {
+        Self {
+            subject: grant.subject.into(),
+            roles: foreign(grant.roles),
+            allow: foreign(grant.allow),
+            deny: foreign(grant.deny),
+            revision: grant.revision,
+        }
+    }
+}
+
+impl Tabular for GrantView {
+    const PLURAL: &'static str = "grants";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["SUBJECT", "ROLES", "ALLOW", "DENY"], vec!["REVISION"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let row =
+            vec![self.subject.to_string(), listed(&self.roles), listed(&self.allow), listed(&self.deny)];
+        (row, vec![self.revision.to_string()])
+    }
+}
+
+/// One change of a grant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct GrantChangeView {
+    pub(crate) revision: u64,
+    pub(crate) at_ms: i64,
+    pub(crate) by: Foreign,
+    pub(crate) roles: Vec<Foreign>,
+    pub(crate) allow: Vec<Foreign>,
+    pub(crate) deny: Vec<Foreign>,
+}
+
+impl From<v1::GrantChange> for GrantChangeView {
+    fn from(change: v1::GrantChange) -> Self {
+        let grant = change.grant.unwrap_or_default();
+        Self {
+            revision: grant.revision,
+            at_ms: change.at_ms,
+            by: change.by.into(),
+            roles: foreign(grant.roles),
+            allow: foreign(grant.allow),
+            deny: foreign(grant.deny),
+        }
+    }
+}
+
+impl Tabular for GrantChangeView {
+    const PLURAL: &'static str = "changes";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["REVISION", "TIME", "BY", "ROLES", "ALLOW", "DENY"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let row = vec![
+            self.revision.to_string(),
+            time(self.at_ms),
+            self.by.to_string(),
+            listed(&self.roles),
+            listed(&self.allow),
+            listed(&self.deny),
+        ];
+        (row, Vec::new())
+    }
+}
+
+/// A role with its rights.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RoleView {
+    pub(crate) role: &'static str,
+    pub(crate) rights: Vec<&'static str>,
+}
+
+impl RoleView {
+    pub(crate) fn of(role: AccessRole) -> Self {
+        Self { role: role.name(), rights: role.rights().iter().map(|right| right.name()).collect() }
+    }
+}
+
+impl Tabular for RoleView {
+    const PLURAL: &'static str = "roles";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["ROLE", "RIGHTS"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        (vec![self.role.to_owned(), self.rights.join(", ")], Vec::new())
+    }
+}
+
+/// Whether the caller has a right, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RightView {
+    pub(crate) right: &'static str,
+    pub(crate) allowed: bool,
+    pub(crate) reason: Foreign,
+    pub(crate) meaning: &'static str,
+}
+
+impl Tabular for RightView {
+    const PLURAL: &'static str = "rights";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["RIGHT", "ALLOWED", "WHY"], vec!["MEANING"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let allowed = if self.allowed { "yes" } else { "no" };
+        let row = vec![self.right.to_owned(), allowed.to_owned(), self.reason.to_string()];
+        (row, vec![self.meaning.to_owned()])
+    }
+}
+
+/// Whether somebody may do something, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct AccessAnswerView {
+    pub(crate) allowed: bool,
+    pub(crate) reason: Foreign,
+}
+
+impl AccessAnswerView {
+    pub(crate) fn text(&self) -> String {
+        let word = if self.allowed { "yes" } else { "no" };
+        format!("{word}: {}", self.reason)
+    }
+}
+
+/// A user or a group that may do something.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct HolderView {
+    pub(crate) subject: Foreign,
+    pub(crate) by: Foreign,
+}
+
+impl Tabular for HolderView {
+    const PLURAL: &'static str = "holders";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["SUBJECT", "WHY"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        (vec![self.subject.to_string(), self.by.to_string()], Vec::new())
+    }
+}
