@@ -26,4 +26,4 @@ pub mod task;
 pub mod watch;
 
 pub use connection::ConnectionLimits;
-pub use serve::{Gateway, GatewayConfig, GatewayListeners, ListenError, NetworkSettings};
+pub use serve::{Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, NetworkSettings};

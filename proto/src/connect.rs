@@ -1,4 +1,4 @@
-//! How a process reaches a gateway: over TCP, or over a simulated network.
+//! How a process reaches a gateway: over TCP, over TLS, or over a simulated network.
 
 use std::fmt;
 use std::future::Future;
@@ -10,12 +10,15 @@ use std::task::{Context, Poll};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint, Error};
 
 use crate::greeting::GreetedConnection;
 pub use crate::greeting::ServerGreeting;
+use crate::tls::ClientTls;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -33,18 +36,40 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>
 
 /// Makes connections to gateways. The default is TCP.
 #[derive(Clone, Default)]
-pub struct Connector(Option<Arc<dyn Fn(Uri) -> Connecting + Send + Sync>>);
+pub struct Connector(ConnectorKind);
+
+#[derive(Clone, Default)]
+enum ConnectorKind {
+    #[default]
+    Tcp,
+    Tls(ClientTls),
+    Simulated(Arc<dyn Fn(Uri) -> Connecting + Send + Sync>),
+}
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Connector(simulated)" } else { "Connector(tcp)" })
+        f.write_str(match self.0 {
+            ConnectorKind::Tcp => "Connector(tcp)",
+            ConnectorKind::Tls(_) => "Connector(tls)",
+            ConnectorKind::Simulated(_) => "Connector(simulated)",
+        })
     }
 }
 
 impl Connector {
     /// A connector that calls `connect` for each connection with the gateway's address as `http://HOST:PORT`.
     pub fn simulated(connect: impl Fn(Uri) -> Connecting + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(connect)))
+        Self(ConnectorKind::Simulated(Arc::new(connect)))
+    }
+
+    /// A connector whose connections are encrypted, to gateways that prove who they are.
+    pub fn tls(tls: ClientTls) -> Self {
+        Self(ConnectorKind::Tls(tls))
+    }
+
+    /// Returns true if what it sends is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.0, ConnectorKind::Tls(_))
     }
 
     /// Connects now. The endpoint's time limit applies to both kinds.
@@ -53,34 +78,78 @@ impl Connector {
     /// The connection could not be made.
     pub async fn connect(&self, endpoint: Endpoint) -> Result<Channel, Error> {
         match self.0.clone() {
-            None => endpoint.connect().await,
-            Some(connect) => endpoint.connect_with_connector(SimulatedConnect(connect)).await,
+            ConnectorKind::Tcp => endpoint.connect().await,
+            ConnectorKind::Tls(tls) => endpoint.connect_with_connector(TlsConnect::new(&endpoint, tls)).await,
+            ConnectorKind::Simulated(connect) => {
+                endpoint.connect_with_connector(SimulatedConnect(connect)).await
+            }
         }
     }
 
     /// A channel that connects with its first call, and again after each loss.
     pub fn connect_lazy(&self, endpoint: &Endpoint) -> Channel {
         match self.0.clone() {
-            None => endpoint.connect_lazy(),
-            Some(connect) => endpoint.connect_with_connector_lazy(SimulatedConnect(connect)),
+            ConnectorKind::Tcp => endpoint.connect_lazy(),
+            ConnectorKind::Tls(tls) => endpoint.connect_with_connector_lazy(TlsConnect::new(endpoint, tls)),
+            ConnectorKind::Simulated(connect) => {
+                endpoint.connect_with_connector_lazy(SimulatedConnect(connect))
+            }
         }
     }
 
     /// The same, with a note of how the server of each connection begins.
     pub fn connect_lazy_greeted(&self, endpoint: &Endpoint, greeting: Arc<ServerGreeting>) -> Channel {
         match self.0.clone() {
-            None => {
-                let mut connect = HttpConnector::new();
-                connect.enforce_http(false);
-                connect.set_nodelay(endpoint.get_tcp_nodelay());
-                connect.set_connect_timeout(endpoint.get_connect_timeout());
+            ConnectorKind::Tcp => {
+                let connect = tcp_of(endpoint);
                 endpoint.connect_with_connector_lazy(GreetedConnect { connect, greeting })
             }
-            Some(connect) => {
+            // A server that begins otherwise fails the handshake.
+            ConnectorKind::Tls(tls) => endpoint.connect_with_connector_lazy(TlsConnect::new(endpoint, tls)),
+            ConnectorKind::Simulated(connect) => {
                 let connect = SimulatedConnect(connect);
                 endpoint.connect_with_connector_lazy(GreetedConnect { connect, greeting })
             }
         }
+    }
+}
+
+fn tcp_of(endpoint: &Endpoint) -> HttpConnector {
+    let mut connect = HttpConnector::new();
+    connect.enforce_http(false);
+    connect.set_nodelay(endpoint.get_tcp_nodelay());
+    connect.set_connect_timeout(endpoint.get_connect_timeout());
+    connect
+}
+
+/// Makes encrypted connections.
+struct TlsConnect {
+    connect: HttpConnector,
+    tls: ClientTls,
+}
+
+impl TlsConnect {
+    fn new(endpoint: &Endpoint, tls: ClientTls) -> Self {
+        Self { connect: tcp_of(endpoint), tls }
+    }
+}
+
+impl Service<Uri> for TlsConnect {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.connect.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let host = uri.host().unwrap_or_default().to_owned();
+        let (connecting, tls) = (self.connect.call(uri), self.tls.clone());
+        Box::pin(async move {
+            let stream = connecting.await?.into_inner();
+            Ok(TokioIo::new(tls.begin(&host, stream).await?))
+        })
     }
 }
 

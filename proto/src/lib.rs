@@ -22,3 +22,4 @@ pub mod connect;
 pub mod convert;
 mod greeting;
 pub mod signal;
+pub mod tls;

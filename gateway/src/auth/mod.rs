@@ -13,20 +13,21 @@ use borough_kv::env::Clock;
 use borough_kv::secret::Secret;
 use borough_model::Name;
 use borough_model::access::Identity;
+use borough_proto::tls::{CertificateName, CertificateNameError};
 use bytes::Bytes;
 use futures::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use parking_lot::RwLock;
 use subtle::{Choice, ConstantTimeEq as _};
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 pub use issuer::{IssuerRefused, IssuerSettings, Issuers, TokenRefused};
 
-use crate::connection::{ConnectionKind, ConnectionMark};
-use crate::status::status_connections_exhausted;
+use crate::connection::{ConnectionKind, ConnectionMark, PeerCertificate};
+use crate::status::{status_connections_exhausted, status_with};
 
 /// The one service that a node's token admits to. Only agents call it.
 pub const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
@@ -160,6 +161,29 @@ impl Credentials {
         &self.operator
     }
 
+    /// Who a caller is, by the certificate of the connection and the token of the call. Who has the certificate of a node
+    /// is that node, whatever token comes with it. For all others a token counts before the certificate.
+    ///
+    /// # Errors
+    /// Neither proves anything.
+    pub(crate) fn caller(
+        &self,
+        certificate: Option<&PeerCertificate>,
+        headers: &HeaderMap,
+    ) -> Result<Principal, NotAuthenticated> {
+        let by_certificate = certificate.and_then(certified);
+        if let Some(node @ Principal::Node(_)) = by_certificate {
+            return Ok(node);
+        }
+        if headers.contains_key(header::AUTHORIZATION) {
+            return self.principal(headers);
+        }
+        by_certificate.ok_or_else(|| match certificate.map(|certificate| &certificate.name) {
+            Some(Err(error)) => NotAuthenticated::Certificate(error.clone()),
+            _ => NotAuthenticated::Unknown,
+        })
+    }
+
     /// The principal that the headers prove. Compares with every token, so that the time does not tell which one
     /// matched.
     ///
@@ -187,6 +211,19 @@ impl Credentials {
     }
 }
 
+/// What a certificate proves its holder to be; `None`: nothing that admits to a call.
+fn certified(certificate: &PeerCertificate) -> Option<Principal> {
+    match certificate.name.as_ref().ok()? {
+        CertificateName::Operator => Some(Principal::Operator),
+        CertificateName::Node { cell, node } => {
+            let grant = NodeGrant { cell: cell.clone(), node: Some(node.clone()) };
+            Some(Principal::Node([grant].into()))
+        }
+        CertificateName::User(identity) => Some(Principal::User(Arc::new(identity.clone()))),
+        CertificateName::Gateway | CertificateName::Control => None,
+    }
+}
+
 /// Nothing proves who the caller is. The caller needs a token, or another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAuthenticated {
@@ -197,6 +234,20 @@ pub enum NotAuthenticated {
     /// A token of a user does not count.
     #[error(transparent)]
     Token(#[from] TokenRefused),
+    /// The certificate names nobody, and no token came with it.
+    #[error(transparent)]
+    Certificate(#[from] CertificateNameError),
+}
+
+impl NotAuthenticated {
+    /// The reason in the details of a refusal.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Unknown => "CREDENTIAL_MISSING",
+            Self::Token(_) => "TOKEN_REFUSED",
+            Self::Certificate(_) => "CERTIFICATE_REFUSED",
+        }
+    }
 }
 
 /// Refuses gRPC calls without a token that covers them.
@@ -244,13 +295,14 @@ where
             return Either::Right(ready(Ok(plain_refusal())));
         }
         let path = request.uri().path();
-        let principal = match admitted(&self.credentials, request.headers(), path) {
+        let mark = request.extensions().get::<ConnectionMark>();
+        let certificate = mark.and_then(ConnectionMark::certificate);
+        let principal = match admitted(&self.credentials, certificate, request.headers(), path) {
             Ok(principal) => principal,
             Err(refused) => return Either::Right(ready(Ok(refused.into_http()))),
         };
         let agent = service_of(path) == Some(AGENT_SERVICE);
         let kind = if agent { ConnectionKind::Agent } else { ConnectionKind::Caller };
-        let mark = request.extensions().get::<ConnectionMark>();
         if mark.is_some_and(|mark| !mark.authenticate(kind)) {
             return Either::Right(ready(Ok(status_connections_exhausted().into_http())));
         }
@@ -280,9 +332,16 @@ fn service_of(path: &str) -> Option<&str> {
 }
 
 /// The principal of a gRPC call, or the refusal.
-fn admitted(credentials: &Credentials, headers: &HeaderMap, path: &str) -> Result<Principal, Status> {
-    let refused = |error: NotAuthenticated| Status::unauthenticated(error.to_string());
-    let principal = credentials.principal(headers).map_err(refused)?;
+fn admitted(
+    credentials: &Credentials,
+    certificate: Option<&PeerCertificate>,
+    headers: &HeaderMap,
+    path: &str,
+) -> Result<Principal, Status> {
+    let refused = |error: NotAuthenticated| {
+        status_with(Code::Unauthenticated, error.reason(), error.to_string(), Default::default())
+    };
+    let principal = credentials.caller(certificate, headers).map_err(refused)?;
     match (&principal, service_of(path)) {
         (Principal::User(identity), Some(AGENT_SERVICE)) => Err(not_a_node(identity)),
         (Principal::Operator | Principal::User(_), _) | (Principal::Node(_), Some(AGENT_SERVICE)) => {
@@ -342,8 +401,9 @@ mod tests {
     #[test]
     fn a_nodes_token_opens_sessions_of_its_nodes_and_nothing_else() {
         let (credentials, operator, node) = both(grant("alpha", Some("alpha-1")));
-        let call =
-            |token: &str, path: &str| admitted(&credentials, &headers(&format!("Bearer {token}")), path);
+        let call = |token: &str, path: &str| {
+            admitted(&credentials, None, &headers(&format!("Bearer {token}")), path)
+        };
         for path in [
             "/borough.v1.JobService/SubmitJob",
             "/borough.v1.TaskService/ExecTask",
@@ -368,7 +428,7 @@ mod tests {
         assert!(Principal::Node([grant("alpha", None)].into()).session_check("alpha", "any").is_ok());
         assert!(Principal::Operator.session_check("beta", "any").is_ok());
         let nobody =
-            admitted(&credentials, &HeaderMap::new(), "/borough.v1.AgentService/Session").unwrap_err();
+            admitted(&credentials, None, &HeaderMap::new(), "/borough.v1.AgentService/Session").unwrap_err();
         assert_eq!(nobody.code(), tonic::Code::Unauthenticated);
     }
 

@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use borough_proto::tls::ServerTls;
 use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
+use super::tls::PeerStream;
 use super::{ConnectionMark, Connections};
 
 /// Pause after an error of the machine (usually no free descriptor), in which connections may close.
@@ -23,6 +25,7 @@ const EVICTION_GRACE: Duration = Duration::from_secs(1);
 pub(crate) fn connections_accept(
     listener: TcpListener,
     connections: Connections,
+    tls: Option<ServerTls>,
 ) -> impl Stream<Item = io::Result<AcceptedConnection>> + Send {
     async_stream::stream! {
         let mut failing = false;
@@ -38,7 +41,15 @@ pub(crate) fn connections_accept(
                     }
                     let deadline = tokio::time::sleep(connections.0.limits.unauthenticated_for);
                     let evicted = Some(Box::pin(evicted.cancelled_owned()));
-                    yield Ok(AcceptedConnection { stream, mark, deadline: Box::pin(deadline), evicted, received: false });
+                    let stream = PeerStream::new(stream, tls.as_ref());
+                    yield Ok(AcceptedConnection {
+                        stream,
+                        mark,
+                        deadline: Box::pin(deadline),
+                        evicted,
+                        cut: None,
+                        received: false,
+                    });
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
@@ -54,11 +65,13 @@ pub(crate) fn connections_accept(
 
 /// One connection, counted from its acceptance to its end.
 pub(crate) struct AcceptedConnection {
-    stream: TcpStream,
+    stream: PeerStream,
     mark: ConnectionMark,
     deadline: Pin<Box<Sleep>>,
     /// Completes when the connection is evicted for another; `None` after that was seen.
     evicted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Completes when the peer's certificate is revoked; `None` without one.
+    cut: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// Whether any byte was received.
     received: bool,
 }
@@ -78,8 +91,25 @@ impl AcceptedConnection {
         }
     }
 
+    /// Goes on with the handshake of an encrypted connection.
+    fn poll_begun(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let begun = self.stream.poll_begun(context);
+        if let Poll::Ready(Ok(Some(certificate))) = begun {
+            self.cut = Some(Box::pin(self.mark.certify(certificate).cancelled_owned()));
+            return Poll::Ready(Ok(()));
+        }
+        begun.map_ok(drop)
+    }
+
     /// The reason to close a connection without a token, once it is overdue.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if let Some(cut) = &mut self.cut
+            && cut.as_mut().poll(context).is_ready()
+        {
+            self.cut = None;
+            self.stream = PeerStream::Broken;
+            return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
+        }
         if self.mark.is_authenticated() {
             return Poll::Pending;
         }
@@ -122,21 +152,20 @@ impl AsyncRead for AcceptedConnection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let begun = self.poll_begun(context);
+        if !matches!(begun, Poll::Ready(Ok(()))) {
+            return self.in_time(context, begun);
+        }
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = self.stream.poll_read(context, buffer);
         self.received |= buffer.filled().len() > before;
         self.in_time(context, read)
     }
 }
 
 impl AsyncWrite for AcceptedConnection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, written)
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -144,21 +173,25 @@ impl AsyncWrite for AcceptedConnection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let written = match self.poll_begun(context) {
+            Poll::Ready(Ok(())) => self.stream.poll_write(context, slices),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        };
         self.in_time(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        let flushed = self.stream.poll_flush(context);
         self.in_time(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.stream.poll_shutdown(context)
     }
 }
 
@@ -167,6 +200,7 @@ mod tests {
     use futures::StreamExt as _;
     use prometheus_client::registry::Registry;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::connection::ConnectionLimits;
@@ -184,7 +218,7 @@ mod tests {
         };
         let connections = Connections::new(limits, &mut Registry::default());
         let peer = TcpStream::connect(address).await.unwrap();
-        let mut accepted = Box::pin(connections_accept(listener, connections));
+        let mut accepted = Box::pin(connections_accept(listener, connections, None));
         (accepted.next().await.unwrap().unwrap(), peer)
     }
 

@@ -9,10 +9,12 @@
 mod accept;
 mod limits;
 mod table;
+mod tls;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -24,6 +26,7 @@ pub(crate) use accept::{AcceptedConnection, connections_accept};
 pub use limits::ConnectionLimits;
 pub(crate) use table::ConnectionKind;
 use table::{Admission, ConnectionId, ConnectionTable};
+pub(crate) use tls::PeerCertificate;
 
 /// Counters of the connections of a process.
 #[derive(Debug, Default)]
@@ -57,6 +60,8 @@ impl ConnectionMetrics {
 struct ConnectionShared {
     limits: ConnectionLimits,
     table: Mutex<ConnectionTable<CancellationToken>>,
+    /// The serial numbers of certificates that peers have proven to hold, with what cuts their connections.
+    certified: Mutex<BTreeMap<ConnectionId, (Vec<u8>, CancellationToken)>>,
     metrics: ConnectionMetrics,
 }
 
@@ -70,7 +75,7 @@ impl Connections {
         let metrics = ConnectionMetrics::default();
         metrics.register(registry);
         let table = Mutex::new(ConnectionTable::new(limits.clone()));
-        Self(Arc::new(ConnectionShared { limits, table, metrics }))
+        Self(Arc::new(ConnectionShared { limits, table, certified: Mutex::default(), metrics }))
     }
 
     /// Admits a new connection of `peer`, or refuses it. The connection that is evicted for it gets its cancellation.
@@ -85,7 +90,8 @@ impl Connections {
             self.0.metrics.refused.inc();
             return None;
         };
-        let mark = Mark { connections: self.clone(), id, authenticated: AtomicBool::new(false) };
+        let (authenticated, certificate) = (AtomicBool::new(false), OnceLock::new());
+        let mark = Mark { connections: self.clone(), id, authenticated, certificate };
         Some((ConnectionMark(Arc::new(mark)), evicted))
     }
 
@@ -103,7 +109,15 @@ impl Connections {
         }
     }
 
+    /// Cuts the connections whose peers have a certificate that was revoked since. Returns how many.
+    pub(crate) fn cut(&self, is_revoked: impl Fn(&[u8]) -> bool) -> usize {
+        let certified = self.0.certified.lock();
+        let gone = certified.values().filter(|(serial, _)| is_revoked(serial));
+        gone.inspect(|(_, cut)| cut.cancel()).count()
+    }
+
     fn close(&self, id: ConnectionId) {
+        self.0.certified.lock().remove(&id);
         let mut table = self.0.table.lock();
         table.close(id);
         self.note(&table);
@@ -120,6 +134,7 @@ struct Mark {
     connections: Connections,
     id: ConnectionId,
     authenticated: AtomicBool,
+    certificate: OnceLock<PeerCertificate>,
 }
 
 /// The handle by which the requests of a connection authenticate it.
@@ -130,7 +145,7 @@ impl ConnectionMark {
     /// Records a request with a valid token, of an agent or another caller. Returns false if only agents may use the
     /// remaining capacity and this caller is none; the request must then be refused.
     pub(crate) fn authenticate(&self, kind: ConnectionKind) -> bool {
-        let Mark { connections, id, authenticated } = &*self.0;
+        let Mark { connections, id, authenticated, .. } = &*self.0;
         if authenticated.load(Ordering::Relaxed) && kind != ConnectionKind::Agent {
             return true;
         }
@@ -140,6 +155,20 @@ impl ConnectionMark {
         drop(table);
         authenticated.fetch_or(admitted, Ordering::Relaxed);
         admitted
+    }
+
+    /// Keeps the certificate that the peer has proven to hold. The token is cancelled when it is revoked.
+    fn certify(&self, certificate: PeerCertificate) -> CancellationToken {
+        let Mark { connections, id, certificate: kept, .. } = &*self.0;
+        let cut = CancellationToken::new();
+        connections.0.certified.lock().insert(*id, (certificate.serial.clone(), cut.clone()));
+        kept.set(certificate).ok();
+        cut
+    }
+
+    /// The certificate that the peer has proven to hold, if any.
+    pub(crate) fn certificate(&self) -> Option<&PeerCertificate> {
+        self.0.certificate.get()
     }
 
     fn is_authenticated(&self) -> bool {

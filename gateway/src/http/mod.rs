@@ -59,12 +59,12 @@ impl HttpServer {
             "/readyz" => return Ok(verdict(&self.health.now(), HealthStatus::is_ready)),
             _ => {}
         }
-        let principal = match self.credentials.principal(request.headers()) {
+        let principal = match self.credentials.caller(mark.certificate(), request.headers()) {
             Ok(Principal::Node(_)) => {
                 return Ok(text(StatusCode::FORBIDDEN, format!("{NODE_TOKEN_ONLY}\n")));
             }
             Ok(principal) => principal,
-            Err(NotAuthenticated::Token(refused)) => {
+            Err(refused @ (NotAuthenticated::Token(_) | NotAuthenticated::Certificate(_))) => {
                 return Ok(text(StatusCode::UNAUTHORIZED, format!("{refused}\n")));
             }
             Err(NotAuthenticated::Unknown) => {

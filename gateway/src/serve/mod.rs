@@ -11,6 +11,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_proto::FILE_DESCRIPTOR_SET;
 use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX};
 use borough_proto::connect::{Connection, Connector};
+use borough_proto::tls::{ClientTls, ServerTls};
 use borough_proto::v1::access_service_server::AccessServiceServer;
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
@@ -20,6 +21,7 @@ use borough_proto::v1::node_service_server::NodeServiceServer;
 use borough_proto::v1::quota_service_server::QuotaServiceServer;
 use borough_proto::v1::task_service_server::TaskServiceServer;
 use borough_proto::v1::watch_service_server::WatchServiceServer;
+use borough_store::error_chain;
 use futures::{Stream, StreamExt as _};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -56,6 +58,8 @@ use crate::watch::WatchServer;
 /// Interval of keep-alive probes on an idle connection, and how long an answer may take. The session of a machine that
 /// dies ends within the sum: the longest interval of reports that does not depend on the number of sessions.
 const KEEP_ALIVE: Duration = Duration::from_secs(6);
+/// Interval of checks of the files of certificates.
+const TLS_LOOK: Duration = Duration::from_secs(1);
 /// How long an HTTP connection may wait for its next request.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
 
@@ -77,9 +81,18 @@ pub struct GatewayConfig {
     /// How often the gateway renews leases of nodes: a fraction of the shortest tolerance.
     pub beat_interval: Duration,
     pub registry: Arc<Mutex<Registry>>,
+    /// Encrypts both listeners, and the way to other gateways. Absent: nothing is encrypted.
+    pub tls: Option<GatewayTls>,
     /// The bounds of connections, for both listeners together.
     pub connections: ConnectionLimits,
     pub health: HealthSource,
+}
+
+/// The certificates of a gateway, as a server and for other gateways.
+#[derive(Clone, Debug)]
+pub struct GatewayTls {
+    pub server: ServerTls,
+    pub client: ClientTls,
 }
 
 /// An address that nobody can listen on.
@@ -152,13 +165,19 @@ impl Gateway {
         let name = config.advertise.clone().or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
         let (credentials, registry) = (config.credentials.clone(), Arc::clone(&config.registry));
         let connections = Connections::new(config.connections.clone(), &mut registry.lock());
-        let incoming = listeners.grpc.map(|bound| connections_accept(bound.listener, connections.clone()));
-        let network = NetworkSettings { name, incoming, connector: Connector::default() };
+        let server = || config.tls.as_ref().map(|tls| tls.server.clone());
+        let incoming =
+            listeners.grpc.map(|bound| connections_accept(bound.listener, connections.clone(), server()));
+        let http = connections_accept(listeners.http.listener, connections.clone(), server());
+        let follow = server().map(|server| tls_follow(server, connections, cancelled.clone()));
+        let connector =
+            config.tls.as_ref().map_or_else(Connector::default, |tls| Connector::tls(tls.client.clone()));
+        let network = NetworkSettings { name, incoming, connector };
         let StartedParts { mut tasks, cells, health } =
             Self::roles_start(config, network, &clock, &rng, &cancelled);
         let cell = Arc::new(HttpServer { cells, credentials, registry, health });
-        let incoming = connections_accept(listeners.http.listener, connections);
-        tasks.push(tokio::spawn(http_answer(incoming, cell, cancelled)));
+        tasks.push(tokio::spawn(http_answer(http, cell, cancelled)));
+        tasks.extend(follow.map(tokio::spawn));
         Self { tasks }
     }
 
@@ -293,6 +312,23 @@ impl Servers {
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
+    }
+}
+
+/// Reads certificates again when their files change, and cuts the connections of revoked ones.
+async fn tls_follow(server: ServerTls, connections: Connections, cancelled: CancellationToken) {
+    while tokio::time::timeout(TLS_LOOK, cancelled.cancelled()).await.is_err() {
+        match server.refresh() {
+            Ok(false) => {}
+            Ok(true) => {
+                let cut = connections.cut(|serial| server.is_revoked(serial));
+                tracing::info!(cut, "certificates read again");
+            }
+            Err(error) => {
+                let problem = error_chain(&error);
+                tracing::warn!(problem, "certificates stay as they were");
+            }
+        }
     }
 }
 

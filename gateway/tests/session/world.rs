@@ -91,6 +91,7 @@ impl World {
             report_interval: REPORT_INTERVAL,
             beat_interval: BEAT,
             registry: Arc::default(),
+            tls: None,
             connections: ConnectionLimits::of_descriptors(1_024),
             health: HealthSource { db, mirrors: vec![mirror] },
         };

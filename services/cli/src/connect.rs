@@ -11,6 +11,9 @@ use std::time::Duration;
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SystemRng;
 use borough_model::Name;
+use borough_proto::connect::Connector;
+use borough_proto::tls::{ClientTls, TlsError, TlsFiles};
+use borough_store::error_chain;
 
 use crate::args::{Global, OptionSource};
 use crate::client_file::{ClientFile, dev_directory};
@@ -30,9 +33,18 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     if let Some(NamedToken { token, source }) = settings.token {
         (config.token, config.token_source) = (Some(token), Some(source));
     }
+    config.connector = connector(settings.tls)?;
     config.watch_patience = Some(WATCH_PATIENCE);
     let rng = SystemRng::shared();
     Ok(Client::new(config, rng)?)
+}
+
+/// What makes connections: encrypted ones with certificates, plain ones without.
+pub(crate) fn connector(tls: Option<TlsFiles>) -> Result<Connector, Failure> {
+    let Some(files) = tls else { return Ok(Connector::default()) };
+    let tls = ClientTls::load(files);
+    let refused = |error: TlsError| Failure::new(Code::Refused, error_chain(&error));
+    Ok(Connector::tls(tls.map_err(refused)?))
 }
 
 /// A client of one cell, which must be known. If none is named, asks the gateway for its cells: a wrong address or
@@ -79,6 +91,7 @@ pub(crate) fn place(global: &Global, client: &Client) -> Result<Option<String>, 
 
 /// The failure to reach the gateway of a context, with the context and its file.
 pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failure {
+    let failure = encryption_explained(global, failure);
     let chosen = context(global).ok().flatten();
     let known =
         chosen.and_then(|chosen| Some((context_settings(global, &chosen).ok()?, chosen, context_path()?)));
@@ -94,6 +107,31 @@ pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failur
         return failure;
     }
     failure.with_hint("borough context list; to use another one: borough context use NAME")
+}
+
+/// Adds what encryption has to do with a gateway that does not answer, if it listens at all.
+fn encryption_explained(global: &Global, failure: Failure) -> Failure {
+    let listens = !failure.message().contains("refused") && !failure.message().contains("has no address");
+    let Some(settings) = settings(global).ok().filter(|_| listens) else { return failure };
+    let is_of_gateway = settings.gateways.iter().any(|gateway| failure.message().contains(gateway.as_str()));
+    let is_dev = context(global).ok().flatten().is_none() && global.gateway.is_empty();
+    if !is_of_gateway || is_dev {
+        return failure;
+    }
+    let text = match settings.tls {
+        None => "the connection is not encrypted, and a gateway beyond loopback needs that: --tls-ca FILE"
+            .to_owned(),
+        Some(TlsFiles { certificate: Some(certificate), .. }) => format!(
+            "the gateway may not accept the certificate {}: it may be expired, revoked, or of another authority",
+            certificate.display()
+        ),
+        Some(TlsFiles { authorities, .. }) => {
+            format!("the gateway must show a certificate of the authority in {}", authorities.display())
+        }
+    };
+    let mut details = failure.details().to_vec();
+    details.push(text);
+    failure.with_details(details)
 }
 
 /// The settings of a context.
@@ -117,6 +155,7 @@ fn context_settings(global: &Global, context: &ChosenContext) -> Result<ConnectS
         gateways: if saved.is_empty() { dev.gateways } else { saved.clone() },
         token: token.or_else(|| dev.token_file.map(NamedToken::of_dev)),
         cell: context.cell(global).unwrap_or(dev.default_cell),
+        tls: context.tls_files(global),
     })
 }
 
@@ -151,6 +190,8 @@ struct ConnectSettings {
     gateways: Vec<String>,
     token: Option<NamedToken>,
     cell: String,
+    /// Absent: nothing is encrypted.
+    tls: Option<TlsFiles>,
 }
 
 fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
@@ -165,14 +206,15 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         // The dev cell's token must go only to the dev cell's gateway.
         let file = file.unwrap_or_default().unwrap_or_default();
         let own = own_addresses(&global.gateway, &file.gateways);
-        let (gateways, own) = match own {
-            Some(addresses) => (addresses, file),
-            None => (global.gateway.clone(), ClientFile::default()),
+        let (gateways, own, tls) = match own {
+            Some(addresses) => (addresses, file, None),
+            None => (global.gateway.clone(), ClientFile::default(), global.tls.files()),
         };
         return Ok(ConnectSettings {
             gateways,
             token: token.or_else(|| own.token_file.map(NamedToken::of_dev)),
             cell: cell.unwrap_or(own.default_cell),
+            tls,
         });
     }
     let file = file.map_err(|error| Failure::new(Code::Unreachable, error.to_string()))?;
@@ -181,6 +223,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         gateways: file.gateways,
         token: token.or_else(|| file.token_file.map(NamedToken::of_dev)),
         cell: cell.unwrap_or(file.default_cell),
+        tls: None,
     })
 }
 

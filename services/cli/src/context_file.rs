@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use borough_proto::tls::TlsFiles;
 use serde::{Deserialize, Serialize};
 
 use crate::own_file::{own_directory, own_file_read, own_file_write};
@@ -41,6 +42,23 @@ pub struct SavedContext {
     /// The environment variable with the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_variable: Option<String>,
+    /// The certificate of the authority that signs those of the gateways. Absent: nothing is encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_ca: Option<PathBuf>,
+    /// The caller's own certificate, and its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_cert: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl SavedContext {
+    /// Its certificates; `None` without encryption.
+    pub(crate) fn tls_files(&self) -> Option<TlsFiles> {
+        let authorities = self.tls_ca.clone()?;
+        let (certificate, key) = (self.tls_cert.clone(), self.tls_key.clone());
+        Some(TlsFiles { authorities, certificate, key, revoked: None })
+    }
 }
 
 impl ContextFile {

@@ -284,6 +284,11 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
             (Code::NotFound, Some("borough cell list"))
         }
         tonic::Code::NotFound => (Code::NotFound, None),
+        // The gateway knows the caller, and says what is missing and who gives it.
+        tonic::Code::PermissionDenied if refusal.reason == "ACCESS_REFUSED" => (Code::NotAllowed, None),
+        tonic::Code::PermissionDenied if refusal.reason == "OTHER_USER" => {
+            (Code::NotAllowed, Some("leave --user and BOROUGH_USER out, or name the user of the credential"))
+        }
         tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => (Code::NotAllowed, Some(TOKEN_HINT)),
         tonic::Code::DeadlineExceeded | tonic::Code::Unavailable => (Code::Unreachable, None),
         tonic::Code::FailedPrecondition

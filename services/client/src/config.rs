@@ -13,10 +13,10 @@ use crate::retry::RetryPolicy;
 /// Where a client connects, for whom, and its time limits.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Addresses as `host:port` or `http://host:port`, tried in order and in rotation.
+    /// Addresses as `host:port` or `http://host:port`, tried in order and in rotation; with a connector for TLS,
+    /// `https://host:port`.
     pub gateways: Vec<String>,
-    pub transport: Transport,
-    /// Connects to gateways: by TCP, unless a simulation replaces it.
+    /// Connects to gateways: by TCP, unless one for TLS or a simulation replaces it.
     pub connector: Connector,
     pub token: Option<ClientToken>,
     /// Where the token is from, for errors, such as `the file /etc/token`. Absent: as the token itself says.
@@ -40,7 +40,6 @@ impl ClientConfig {
     pub fn new(gateways: Vec<String>, user: impl Into<String>, cell: impl Into<String>) -> Self {
         Self {
             gateways,
-            transport: Transport::Plaintext,
             connector: Connector::default(),
             token: None,
             token_source: None,
@@ -52,15 +51,6 @@ impl ClientConfig {
             watch_patience: None,
         }
     }
-}
-
-/// How the connection is protected. TLS will be a variant here, with its roots and the caller's own certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Transport {
-    /// HTTP/2 with prior knowledge, unencrypted: for loopback only.
-    #[default]
-    Plaintext,
 }
 
 /// The secret that proves who the caller is: sent as `authorization: Bearer ...` with every call.

@@ -38,8 +38,8 @@ pub enum ClientError {
         /// What answers there, as far as its answer shows.
         what: &'static str,
     },
-    /// The gateway accepts no call with this token, or without one. Give the token of an operator.
-    #[error("the gateway at {} {}", gateways.join(", "), token_refused(token.as_deref()))]
+    /// The gateway accepts no call with this token, or without one. Give another one.
+    #[error("the gateway at {} {}", gateways.join(", "), token_refused(token.as_deref(), refusal))]
     TokenRefused {
         gateways: Vec<String>,
         /// Where the token is from; absent: none was sent.
@@ -76,10 +76,16 @@ pub enum ClientError {
     },
 }
 
-fn token_refused(token: Option<&str>) -> String {
+fn token_refused(token: Option<&str>, refusal: &GatewayRefusal) -> String {
+    // Of a token that somebody has signed, and of a certificate, the gateway says what is wrong.
+    let why = match refusal.reason.as_str() {
+        "TOKEN_REFUSED" | "CERTIFICATE_REFUSED" => format!(": {}", refusal.message),
+        _ => String::new(),
+    };
     match token {
-        Some(token) => format!("does not accept the token of {token}"),
-        None => "needs a token, and none is given".to_owned(),
+        Some(token) => format!("does not accept the token of {token}{why}"),
+        None if why.is_empty() => "needs a token, and none is given".to_owned(),
+        None => format!("needs a token or another certificate{why}"),
     }
 }
 

@@ -9,7 +9,7 @@ use borough_proto::connect::{Connector, ServerGreeting};
 use parking_lot::Mutex;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::config::{ClientConfig, Transport};
+use crate::config::ClientConfig;
 use crate::error::ClientError;
 
 /// The gateways of a client.
@@ -91,12 +91,16 @@ fn place_problem(address: &str) -> Option<String> {
 
 fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
     let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem };
-    let url = match (config.transport, address.split_once("://")) {
-        (Transport::Plaintext, None) => format!("http://{address}"),
-        (Transport::Plaintext, Some(("http", _))) => address.to_owned(),
-        (Transport::Plaintext, Some((scheme, _))) => {
-            return Err(refuse(format!("has the scheme {scheme:?}")));
+    let (encrypted, parts) = (config.connector.is_encrypted(), address.split_once("://"));
+    let url = match parts {
+        None => format!("http://{address}"),
+        Some(("http", _)) if !encrypted => address.to_owned(),
+        // The connector encrypts what goes there.
+        Some(("https", place)) if encrypted => format!("http://{place}"),
+        Some(("https", _)) => {
+            return Err(refuse("has the scheme \"https\", and no --tls-ca says whom to trust".to_owned()));
         }
+        Some((scheme, _)) => return Err(refuse(format!("has the scheme {scheme:?}"))),
     };
     if let Some(problem) = place_problem(url.strip_prefix("http://").unwrap_or(&url)) {
         return Err(refuse(problem));

@@ -18,6 +18,7 @@ mod disruption;
 mod drain;
 mod edit;
 mod empty;
+mod encrypted;
 mod failure;
 mod file;
 mod gang;

@@ -7,6 +7,7 @@ use borough_model::Name;
 use borough_model::access::{AccessRole, AccessSubject, Right};
 use clap::{Args, Subcommand};
 
+use super::ca::CaVerb;
 use super::list::ListArguments;
 
 /// What a grant is.
@@ -52,6 +53,9 @@ pub enum AuthVerb {
     Issuer(IssuerArguments),
     /// Make a token of a user with the key of an issuer
     Token(UserTokenArguments),
+    /// Issue, renew and revoke certificates of a small set-up
+    #[command(subcommand)]
+    Ca(CaVerb),
 }
 
 /// `auth can-i`.

@@ -4,7 +4,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Subcommand};
 
 /// Which options `context add` keeps.
-const CONTEXT_NOTES: &str = "Give what the context keeps as global options: --gateway, --cell, --user, --token-file, or \
+const CONTEXT_NOTES: &str = "Give what the context keeps as global options: --gateway, --cell, --user, --token-file, --tls-ca, --tls-cert, --tls-key, or \
     --dir for a dev cell. It keeps where the token is, never the token.";
 
 /// Verbs on contexts.
@@ -73,6 +73,7 @@ pub struct OptionSources {
     pub gateway: OptionSource,
     pub dir: OptionSource,
     pub token_file: OptionSource,
+    pub tls_ca: OptionSource,
     pub cell: OptionSource,
     pub user: OptionSource,
 }
@@ -90,6 +91,7 @@ impl OptionSources {
             gateway: of("gateway"),
             dir: of("dir"),
             token_file: of("token_file"),
+            tls_ca: of("tls_ca"),
             cell: of("cell"),
             user: of("user"),
         }

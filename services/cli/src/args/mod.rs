@@ -2,6 +2,7 @@
 
 mod agent;
 mod auth;
+mod ca;
 mod cluster;
 mod connections;
 mod context;
@@ -32,6 +33,7 @@ pub use auth::{
     AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, RevokeArguments,
     UserTokenArguments,
 };
+pub use ca::{CaIssueArguments, CaVerb, CertificateHolder};
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,
     NodeVerb,
@@ -70,6 +72,7 @@ pub(crate) use usage::usage_failure;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use borough_proto::tls::TlsFiles;
 use clap::{Arg, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::exit::FailureNumbers;
@@ -153,6 +156,8 @@ pub struct Global {
     /// Read the token from this file [default: that of the dev cell]
     #[arg(long, global = true, env = "BOROUGH_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsArguments,
     /// Use the dev cell in this directory [default: borough/dev in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, global = true, env = "BOROUGH_DIR", hide_env_values = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -178,6 +183,29 @@ pub struct Global {
     /// Where the values of these options come from.
     #[arg(skip)]
     pub sources: OptionSources,
+}
+
+/// Certificates, of every verb and role.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsArguments {
+    /// Encrypt, and trust the certificates that this authority has signed [default: no encryption]
+    #[arg(long, global = true, env = "BOROUGH_TLS_CA", hide_env_values = true, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// Show this certificate to the other side [default: none]
+    #[arg(long, global = true, env = "BOROUGH_TLS_CERT", hide_env_values = true, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate, which only you may read
+    #[arg(long, global = true, env = "BOROUGH_TLS_KEY", hide_env_values = true, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    /// The files of the side that connects; `None` without encryption.
+    pub fn files(&self) -> Option<TlsFiles> {
+        let authorities = self.tls_ca.clone()?;
+        let (certificate, key) = (self.tls_cert.clone(), self.tls_key.clone());
+        Some(TlsFiles { authorities, certificate, key, revoked: None })
+    }
 }
 
 /// How answers are written.

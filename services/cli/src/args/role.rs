@@ -24,6 +24,12 @@ pub struct StoreArguments {
     /// Serve these cells, with commas between; the role makes missing ones
     #[arg(long, value_delimiter = ',', required = true, value_name = "NAMES")]
     pub cells: Vec<Name>,
+    /// With --tls-ca: the list of revoked certificates; the role reads it again when it changes [default: none]
+    #[arg(long, env = "BOROUGH_TLS_CRL", hide_env_values = true, value_name = "FILE", requires = "tls_ca")]
+    pub tls_crl: Option<PathBuf>,
+    /// Answer unencrypted on other addresses than loopback: only inside a network that nobody else can read
+    #[arg(long, conflicts_with = "tls_ca")]
+    pub plaintext: bool,
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, hide = true, value_name = "SEED")]
     pub inject_faults: Option<u64>,
@@ -34,7 +40,7 @@ pub struct StoreArguments {
 pub struct GatewayArguments {
     #[command(flatten)]
     pub store: StoreArguments,
-    /// Answer gRPC here. It is not encrypted: leave loopback only inside a network of yours
+    /// Answer gRPC here. Beyond loopback it needs --tls-ca, --tls-cert and --tls-key
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDR")]
     pub listen: SocketAddr,
     /// Answer HTTP here: names, health and metrics

@@ -23,7 +23,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("grant.deny", "--deny"),
 ];
 
-/// Runs a verb on rights. Two of them need no gateway.
+/// Runs a verb on rights. Those on roles, keys and certificates need no gateway.
 pub(super) async fn run(global: &Global, verb: AuthVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
         AuthVerb::Roles => {
@@ -32,6 +32,7 @@ pub(super) async fn run(global: &Global, verb: AuthVerb, printer: &Printer) -> R
         }
         AuthVerb::Issuer(arguments) => role::issuer::issuer_create(&arguments, printer),
         AuthVerb::Token(arguments) => role::issuer::user_token(&arguments, printer),
+        AuthVerb::Ca(verb) => role::authority::run(&verb, printer),
         AuthVerb::Whoami => whoami(&connect::cell_client(global).await?, printer).await,
         AuthVerb::CanI(arguments) => can_i(&connect::cell_client(global).await?, arguments, printer).await,
         AuthVerb::WhoCan { action, owner } => {

@@ -1,6 +1,6 @@
 //! `context list`, `context use`, `context add` and `context remove`.
 
-use std::path::{Path, absolute};
+use std::path::{Path, PathBuf, absolute};
 
 use borough_client::{Client, ClientConfig};
 use borough_kv::env::SystemRng;
@@ -102,6 +102,7 @@ fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedCont
     let sources = global.sources;
     let on_line = |source| source == OptionSource::Line;
     let path = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
+    let tls = |file: &Option<PathBuf>| file.as_deref().filter(|_| on_line(sources.tls_ca)).map(path);
     let saved = SavedContext {
         gateways: if on_line(sources.gateway) { global.gateway.clone() } else { Vec::new() },
         dir: global.dir.as_deref().filter(|_| on_line(sources.dir)).map(path),
@@ -109,6 +110,9 @@ fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedCont
         user: global.user.clone().filter(|_| on_line(sources.user)),
         token_file: global.token_file.as_deref().filter(|_| on_line(sources.token_file)).map(path),
         token_variable,
+        tls_ca: tls(&global.tls.tls_ca),
+        tls_cert: tls(&global.tls.tls_cert),
+        tls_key: tls(&global.tls.tls_key),
     };
     let wrong =
         |message: &str| Err(Failure::new(Code::Usage, message).with_hint("borough context add --help"));
@@ -124,7 +128,9 @@ fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedCont
         // Refuses wrong addresses and names. It does not connect.
         let user = crate::connect::caller(global)?;
         let cell = saved.cell.clone().unwrap_or_default();
-        Client::new(ClientConfig::new(saved.gateways.clone(), user, cell), SystemRng::shared())?;
+        let mut config = ClientConfig::new(saved.gateways.clone(), user, cell);
+        config.connector = crate::connect::connector(saved.tls_files())?;
+        Client::new(config, SystemRng::shared())?;
     }
     Ok(saved)
 }

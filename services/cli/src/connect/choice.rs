@@ -2,6 +2,7 @@
 //! file of contexts.
 
 use borough_client::ClientToken;
+use borough_proto::tls::TlsFiles;
 
 use crate::args::{Global, OptionSource};
 use crate::connect::NamedToken;
@@ -82,6 +83,11 @@ impl ChosenContext {
 
     pub(super) fn user(&self, global: &Global) -> Option<String> {
         self.nearer(global.user.clone(), global.sources.user, self.saved.user.clone())
+    }
+
+    /// The certificates by the options or by the context; `None` without encryption.
+    pub(super) fn tls_files(&self, global: &Global) -> Option<TlsFiles> {
+        self.nearer(global.tls.files(), global.sources.tls_ca, self.saved.tls_files())
     }
 
     /// The token by its file or by its variable, which `variable` reads.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::Foreign;
 use super::table::Tabular;
 use super::text::time;
+use crate::role::authority::IssuedCertificate;
 
 /// What a user or a group is given and denied.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -146,6 +147,55 @@ impl Tabular for RightView {
         let allowed = if self.allowed { "yes" } else { "no" };
         let row = vec![self.right.to_owned(), allowed.to_owned(), self.reason.to_string()];
         (row, vec![self.meaning.to_owned()])
+    }
+}
+
+/// A certificate of an authority.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct CertificateView {
+    pub(crate) name: Foreign,
+    /// In hexadecimal.
+    pub(crate) serial: Foreign,
+    /// valid, expired or revoked.
+    pub(crate) state: &'static str,
+    pub(crate) expires_ms: i64,
+    /// Null: it is not revoked.
+    pub(crate) revoked_ms: Option<i64>,
+}
+
+impl CertificateView {
+    pub(crate) fn of(issued: &IssuedCertificate, now_s: u64) -> Self {
+        let ms = |seconds: u64| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        let state = match issued.revoked_s {
+            Some(_) => "revoked",
+            None if issued.expires_s <= now_s => "expired",
+            None => "valid",
+        };
+        Self {
+            name: issued.name.clone().into(),
+            serial: issued.serial.clone().into(),
+            state,
+            expires_ms: ms(issued.expires_s),
+            revoked_ms: issued.revoked_s.map(ms),
+        }
+    }
+}
+
+impl Tabular for CertificateView {
+    const PLURAL: &'static str = "certificates";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["NAME", "STATE", "EXPIRES", "SERIAL"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let row = vec![
+            self.name.to_string(),
+            self.state.to_owned(),
+            time(self.expires_ms),
+            self.serial.to_string(),
+        ];
+        (row, Vec::new())
     }
 }
 

@@ -18,6 +18,10 @@ pub(crate) struct ContextView {
     pub(crate) user: Option<Foreign>,
     pub(crate) token_file: Option<Foreign>,
     pub(crate) token_variable: Option<Foreign>,
+    /// The authority whose certificates its gateways must have; null: nothing is encrypted.
+    pub(crate) tls_ca: Option<Foreign>,
+    pub(crate) tls_cert: Option<Foreign>,
+    pub(crate) tls_key: Option<Foreign>,
 }
 
 impl ContextView {
@@ -32,6 +36,9 @@ impl ContextView {
             user: saved.user.map(Foreign::from),
             token_file: saved.token_file.map(path),
             token_variable: saved.token_variable.map(Foreign::from),
+            tls_ca: saved.tls_ca.map(path),
+            tls_cert: saved.tls_cert.map(path),
+            tls_key: saved.tls_key.map(path),
         }
     }
 }

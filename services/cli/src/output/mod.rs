@@ -29,7 +29,9 @@ mod task;
 mod text;
 mod watch;
 
-pub(crate) use auth::{AccessAnswerView, GrantChangeView, GrantView, HolderView, RightView, RoleView};
+pub(crate) use auth::{
+    AccessAnswerView, CertificateView, GrantChangeView, GrantView, HolderView, RightView, RoleView,
+};
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use confirm::{Preset, is_attended};

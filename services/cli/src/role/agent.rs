@@ -37,29 +37,35 @@ pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Fa
 }
 
 fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
+    // The certificate of a node says which node it is.
+    let proves_itself = global.token_file.is_some() || global.tls.tls_cert.is_some();
     let missing = [
         ("--gateway HOST:PORT", global.gateway.is_empty()),
-        ("--token-file FILE", global.token_file.is_none()),
+        ("--token-file FILE (or --tls-cert FILE)", !proves_itself),
         ("--cell NAME", global.cell.is_none()),
     ];
-    let (Some(cell), Some(token), false) = (&global.cell, &global.token_file, global.gateway.is_empty())
-    else {
+    let (Some(cell), true, false) = (&global.cell, proves_itself, global.gateway.is_empty()) else {
         let missing = missing.into_iter().filter(|(_, lacks)| *lacks).map(|(option, _)| option);
         let text = format!("an agent also needs {}", missing.collect::<Vec<_>>().join(", "));
         return Err(Failure::new(Code::Usage, text).with_hint(
             "`borough node token` makes the file with the node's token; a gateway prints its address when it starts",
         ));
     };
-    let (cell, token) = (cell.clone(), Some(node_secret_read(token)?));
+    let cell = cell.clone();
+    let token = global.token_file.as_deref().map(node_secret_read).transpose()?;
+    let connector = crate::connect::connector(global.tls.files())?;
     let task_users = arguments.users.task_users()?;
     let rng = SystemRng::shared();
     let mut config =
         AgentConfig::new(cell, arguments.node.as_str(), arguments.state_dir, SystemClock::shared(), rng);
-    let address = |gateway: &String| {
-        if gateway.contains("://") { gateway.clone() } else { format!("http://{gateway}") }
+    let address = |gateway: &String| match gateway.split_once("://") {
+        None => format!("http://{gateway}"),
+        // The connector encrypts what goes there.
+        Some(("https", place)) if connector.is_encrypted() => format!("http://{place}"),
+        Some(_) => gateway.clone(),
     };
     config.gateways = global.gateway.iter().map(address).collect();
-    config.token = token;
+    (config.token, config.connector) = (token, connector);
     config.ports = arguments.ports;
     config.host = arguments.host;
     config.attributes = arguments.attributes.into_iter().collect();

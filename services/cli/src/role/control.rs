@@ -10,7 +10,7 @@ use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
-use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, ListenError};
+use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
@@ -50,6 +50,8 @@ pub(crate) struct ControlConfig {
     /// The bounds of connections, for the gateway or for the HTTP of another role.
     pub connections: ConnectionLimits,
     pub credentials: Credentials,
+    /// Absent: nothing is encrypted.
+    pub tls: Option<GatewayTls>,
     /// What `/metrics` shows.
     pub registry: Registry,
     pub clock: Arc<dyn Clock>,
@@ -186,6 +188,7 @@ impl Control {
             report_interval: report_of(tolerance_ms),
             beat_interval,
             registry: Arc::new(Mutex::new(registry)),
+            tls: config.tls,
             connections: config.connections,
             health: HealthSource { db: config.db.clone(), mirrors },
         };

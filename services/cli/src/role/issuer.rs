@@ -187,7 +187,7 @@ fn key_refused(error: SecretError) -> Failure {
 }
 
 /// Writes a file that must not exist.
-fn new_file(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
+pub(super) fn new_file(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     let write = || -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
         file.write_all(text.as_bytes())?;

@@ -2,6 +2,7 @@
 //! and `controller` run one each over a shared store. Node agents are always separate processes.
 
 pub(crate) mod agent;
+pub(crate) mod authority;
 mod control;
 pub(crate) mod descriptors;
 pub(crate) mod dev;

@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use borough_gateway::ConnectionLimits;
+use borough_gateway::{ConnectionLimits, GatewayTls};
 use borough_kv::Database;
 use borough_kv::env::{SystemClock, SystemRng};
 use borough_model::Name;
+use borough_proto::tls::{ClientTls, ServerTls, TlsError, TlsFiles};
 use borough_store::cell::CellMeta;
+use borough_store::error_chain;
 use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
@@ -70,6 +72,9 @@ pub(crate) fn controller(
     run("controller", global, &arguments.store, RoleProcess::http_only(roles), printer)
 }
 
+/// How a role gets its certificate.
+const TLS_HINT: &str = "borough auth ca --help";
+
 /// What a process of one role runs.
 struct RoleProcess {
     roles: Roles,
@@ -117,6 +122,7 @@ fn run(
             ));
         }
     };
+    let tls = tls_of(global, arguments, &roles)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
     runtime.block_on(async {
@@ -137,6 +143,7 @@ fn run(
             roles,
             connections,
             credentials,
+            tls,
             registry,
             clock: Arc::clone(&clock),
             rng,
@@ -164,6 +171,28 @@ fn run(
             RoleEnd::Store(error) => Err(store_stopped(&error)),
         }
     })
+}
+
+/// The certificates of a role. Without any it answers on loopback only, unless the operator wants otherwise.
+fn tls_of(global: &Global, arguments: &StoreArguments, roles: &Roles) -> Result<Option<GatewayTls>, Failure> {
+    let refused = |error: TlsError| Failure::new(Code::Refused, error_chain(&error)).with_hint(TLS_HINT);
+    if let Some(files) = global.tls.files() {
+        let client = ClientTls::load(files.clone()).map_err(refused)?;
+        let server =
+            ServerTls::load(TlsFiles { revoked: arguments.tls_crl.clone(), ..files }).map_err(refused)?;
+        return Ok(Some(GatewayTls { server, client }));
+    }
+    let open =
+        [roles.grpc, Some(roles.http)].into_iter().flatten().find(|address| !address.ip().is_loopback());
+    match open {
+        Some(address) if !arguments.plaintext => {
+            let text =
+                format!("{address} is no loopback address, and tokens would go over the network unencrypted");
+            Err(Failure::new(Code::Usage, text)
+                .with_hint(format!("give --tls-ca, --tls-cert and --tls-key ({TLS_HINT}), or --plaintext")))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn greeting(role: &str, arguments: &StoreArguments, control: &Control) -> String {

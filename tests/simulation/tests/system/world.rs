@@ -250,6 +250,7 @@ impl World {
                 report_interval: beat_interval.max(Duration::from_secs(1)),
                 beat_interval,
                 registry: Arc::default(),
+                tls: None,
                 connections: ConnectionLimits::of_descriptors(1_024),
                 health,
             };

@@ -250,6 +250,8 @@ impl DevCell<'_> {
             connections,
             credentials: Credentials::new(Token::new(token), nodes)
                 .with_issuers(issuers_read(&arguments.issuers)?),
+            // On loopback, for the user who starts it: the one role that is never encrypted.
+            tls: None,
             registry,
             clock: Arc::clone(clock),
             rng: Arc::clone(rng),

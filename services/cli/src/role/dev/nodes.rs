@@ -84,6 +84,10 @@ impl AgentStart {
         command
             .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name])
             .args([GATEWAY_OPTION, &self.gateway])
+            // The gateway of `dev` is not encrypted, whatever the user's environment says of others.
+            .env_remove("BOROUGH_TLS_CA")
+            .env_remove("BOROUGH_TLS_CERT")
+            .env_remove("BOROUGH_TLS_KEY")
             .arg("--token-file")
             .arg(self.layout.node_token(&node.cell))
             .arg("--state-dir")

@@ -1,0 +1,108 @@
+//! Verbs on the certificate authority of a small set-up.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use borough_model::Name;
+use clap::{Args, Subcommand};
+
+/// What the files are for.
+const CA_NOTES: &str = "DIR/ca.pem is what everybody trusts, DIR/crl.pem lists what was revoked, and DIR/ca.key makes \
+    certificates: keep it off the gateways.";
+const ISSUE_NOTES: &str = "Writes ca.pem, cert.pem and key.pem into the directory of --to. Roles and verbs take them with \
+    --tls-ca, --tls-cert and --tls-key, and read them again when they change.";
+
+/// Verbs on a certificate authority.
+#[derive(Debug, Subcommand)]
+pub enum CaVerb {
+    /// Make an authority in a new directory
+    #[command(after_help = CA_NOTES)]
+    Init {
+        /// The directory
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// The trust domain in the names of certificates, such as example.org
+        #[arg(long, value_name = "DOMAIN", default_value = "borough")]
+        domain: String,
+    },
+    /// Issue a certificate, or renew one
+    #[command(after_help = ISSUE_NOTES)]
+    Issue(Box<CaIssueArguments>),
+    /// Revoke the certificates of a name, or one of them; gateways cut its connections within seconds
+    Revoke {
+        /// The directory of the authority
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// What `auth ca list` shows: a name such as user/ann, or a serial number
+        certificate: String,
+    },
+    /// List the certificates of an authority
+    List {
+        /// The directory of the authority
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+    },
+}
+
+/// `auth ca issue`.
+#[derive(Clone, Debug, Args)]
+pub struct CaIssueArguments {
+    /// gateway, control (schedulers and controllers), operator, user/NAME, or CELL/NODE of an agent
+    #[arg(value_parser = holder)]
+    pub holder: CertificateHolder,
+    /// The directory of the authority
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Write the certificate and its key into this directory
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// A name under which others reach the server; repeat for more
+    #[arg(long = "dns", value_name = "HOST")]
+    pub names: Vec<String>,
+    /// An address under which others reach the server; repeat for more
+    #[arg(long = "ip", value_name = "ADDRESS")]
+    pub addresses: Vec<IpAddr>,
+    /// A group of the user; repeat for more
+    #[arg(long = "group", value_name = "NAME")]
+    pub groups: Vec<Name>,
+    /// For how long the certificate is valid, from a minute to 825 days
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = validity)]
+    pub expires: Duration,
+    /// Replace the certificate and the key in that directory
+    #[arg(long)]
+    pub renew: bool,
+}
+
+/// Whose a certificate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateHolder {
+    Gateway,
+    Control,
+    Operator,
+    User(Name),
+    Node { cell: Name, node: Name },
+}
+
+fn holder(text: &str) -> Result<CertificateHolder, String> {
+    let accepted = "accepted: gateway, control, operator, user/NAME, or CELL/NODE";
+    let name = |text: &str| Name::new(text).map_err(|error| format!("{text:?} {error}; {accepted}"));
+    match text.split_once('/') {
+        Some(("user", user)) => Ok(CertificateHolder::User(name(user)?)),
+        Some((cell, node)) => Ok(CertificateHolder::Node { cell: name(cell)?, node: name(node)? }),
+        None => match text {
+            "gateway" => Ok(CertificateHolder::Gateway),
+            "control" => Ok(CertificateHolder::Control),
+            "operator" => Ok(CertificateHolder::Operator),
+            _ => Err(accepted.to_owned()),
+        },
+    }
+}
+
+/// The longest time is that which browsers and their authorities keep to.
+fn validity(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(825 * 24 * 3_600);
+    let time = humantime::parse_duration(text).ok().filter(|time| (SHORTEST..=LONGEST).contains(time));
+    time.ok_or_else(|| "accepted: a time from 1m to 825d, such as 90d".to_owned())
+}

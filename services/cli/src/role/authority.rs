@@ -1,0 +1,330 @@
+//! The certificate authority of a small set-up: a directory with its key, its list of what it has issued, and the list of
+//! revoked certificates.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use borough_kv::env::SystemClock;
+use borough_kv::secret::private_text_read;
+use borough_model::Name;
+use borough_model::access::Identity;
+use borough_proto::tls::{CertificateName, serial_of};
+use borough_store::error_chain;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevocationReason,
+    RevokedCertParams, SanType, SerialNumber,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{files_private, issuer::new_file};
+use crate::args::{CaIssueArguments, CaVerb, CertificateHolder};
+use crate::exit::{Code, Failure};
+use crate::output::{CertificateView, Printer};
+use crate::own_file::{own_file_lock, own_file_read, own_file_write};
+
+/// For how long an authority is valid.
+const AUTHORITY_VALID: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+/// A certificate counts from a moment ago, since clocks differ.
+const SKEW: Duration = Duration::from_secs(300);
+/// The longest file with a key, in bytes.
+const KEY_BYTES_MAX: u64 = 16_384;
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Code::Failed, format!("{what}: {error}"))
+}
+
+/// What an authority has issued.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IssuedFile {
+    domain: String,
+    certificates: Vec<IssuedCertificate>,
+}
+
+/// A certificate that an authority has issued. Times are seconds since 1970.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IssuedCertificate {
+    /// In hexadecimal.
+    pub(crate) serial: String,
+    /// Such as `user/ann`.
+    pub(crate) name: String,
+    pub(crate) expires_s: u64,
+    pub(crate) revoked_s: Option<u64>,
+}
+
+/// `auth ca`.
+pub(crate) fn run(verb: &CaVerb, printer: &Printer) -> Result<Code, Failure> {
+    files_private();
+    match verb {
+        CaVerb::Init { dir, domain } => init(dir, domain, printer)?,
+        CaVerb::Issue(arguments) => Authority::open(&arguments.dir)?.issue(arguments, printer)?,
+        CaVerb::Revoke { dir, certificate } => Authority::open(dir)?.revoke(certificate, printer)?,
+        CaVerb::List { dir } => {
+            let authority = Authority::open(dir)?;
+            let now_s = now_s();
+            let issued = authority.issued.certificates.iter();
+            let views: Vec<CertificateView> = issued.map(|one| CertificateView::of(one, now_s)).collect();
+            printer.list(&views, "the authority has issued nothing\nhint: borough auth ca issue --help")?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+fn now_s() -> u64 {
+    u64::try_from(SystemClock::shared().wall_ms() / 1_000).unwrap_or(0)
+}
+
+/// A time as certificates have it.
+macro_rules! at {
+    ($seconds:expr) => {
+        rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs($seconds)
+    };
+}
+
+fn init(dir: &Path, domain: &str, printer: &Printer) -> Result<(), Failure> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
+    if domain.is_empty() || domain.len() > 255 || !domain.bytes().all(plain) {
+        let text = format!(
+            "--domain: {domain:?}; accepted: a trust domain such as example.org (a-z, 0-9, '.', '-', '_')"
+        );
+        return Err(Failure::new(Code::Usage, text));
+    }
+    fs::create_dir_all(dir).map_err(|error| failed(&format!("cannot make {}", dir.display()), &error))?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+        .map_err(|error| failed("cannot make a key", &error))?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, format!("Borough authority of {domain}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let now_s = now_s();
+    params.not_before = at!(now_s.saturating_sub(SKEW.as_secs()));
+    params.not_after = at!(now_s.saturating_add(AUTHORITY_VALID.as_secs()));
+    let certificate =
+        params.self_signed(&key).map_err(|error| failed("cannot sign the authority", &error))?;
+    new_file(&dir.join("ca.key"), 0o600, &key.serialize_pem())?;
+    new_file(&dir.join("ca.pem"), 0o644, &certificate.pem())?;
+    let issued = IssuedFile { domain: domain.to_owned(), certificates: Vec::new() };
+    write(&dir.join("issued.json"), &issued)?;
+    Authority::open(dir)?.list_write()?;
+    printer.remark(&format!(
+        "made an authority in {0}\nhint: borough auth ca issue gateway --dns HOST --dir {0} --to DIR",
+        dir.display()
+    ));
+    Ok(())
+}
+
+fn write(path: &Path, content: &impl Serialize) -> Result<(), Failure> {
+    own_file_write(path, content).map_err(|error| failed(&format!("cannot write {}", path.display()), &error))
+}
+
+/// An authority while a verb uses it. Others wait.
+struct Authority {
+    dir: PathBuf,
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    issued: IssuedFile,
+    _lock: crate::own_file::OwnFileLock,
+}
+
+impl Authority {
+    fn open(dir: &Path) -> Result<Self, Failure> {
+        let none = |why: String| {
+            Failure::new(Code::Refused, format!("no authority in {}: {why}", dir.display()))
+                .with_hint(format!("make one: borough auth ca init --dir {}", dir.display()))
+        };
+        let register = dir.join("issued.json");
+        if !register.is_file() {
+            return Err(none(format!("{} is missing", register.display())));
+        }
+        let lock = own_file_lock(&register).map_err(|error| none(error.to_string()))?;
+        let issued = own_file_read(&register).map_err(|error| none(error.to_string()))?;
+        let issued: IssuedFile = issued.ok_or_else(|| none(format!("{} is missing", register.display())))?;
+        let key = private_text_read(&dir.join("ca.key"), KEY_BYTES_MAX)
+            .map_err(|error| none(error_chain(&error)))?;
+        let key = KeyPair::from_pem(&key).map_err(|error| none(error.to_string()))?;
+        let pem = fs::read_to_string(dir.join("ca.pem")).map_err(|error| none(error.to_string()))?;
+        let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(|error| none(error.to_string()))?;
+        Ok(Self { dir: dir.to_owned(), pem, issuer, issued, _lock: lock })
+    }
+
+    fn issue(mut self, arguments: &CaIssueArguments, printer: &Printer) -> Result<(), Failure> {
+        let CaIssueArguments { holder, to, expires, renew, .. } = arguments;
+        let name = name_of(holder, arguments)?;
+        let now_s = now_s();
+        let expires_s = now_s.saturating_add(expires.as_secs());
+        let mut params = params_of(&self.issued.domain, &name, arguments)?;
+        params.not_before = at!(now_s.saturating_sub(SKEW.as_secs()));
+        params.not_after = at!(expires_s);
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)
+            .map_err(|error| failed("cannot make a key", &error))?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).map_err(|error| failed("cannot sign", &error))?;
+        let serial = hex_text(&serial_of(certificate.der()));
+        // Known before anybody can have it, so that it can be revoked.
+        self.issued.certificates.push(IssuedCertificate {
+            serial,
+            name: name.path(),
+            expires_s,
+            revoked_s: None,
+        });
+        write(&self.dir.join("issued.json"), &self.issued)?;
+        fs::create_dir_all(to).map_err(|error| failed(&format!("cannot make {}", to.display()), &error))?;
+        let files = [
+            ("key.pem", 0o600, key.serialize_pem()),
+            ("cert.pem", 0o644, certificate.pem()),
+            ("ca.pem", 0o644, self.pem.clone()),
+        ];
+        for (file, mode, text) in files {
+            let path = to.join(file);
+            if *renew { replaced(&path, mode, &text)? } else { new_file(&path, mode, &text)? }
+        }
+        let until = humantime::format_duration(*expires);
+        printer.remark(&format!(
+            "wrote cert.pem, key.pem and ca.pem of {} into {}, valid for {until}",
+            name.path(),
+            to.display()
+        ));
+        Ok(())
+    }
+
+    fn revoke(mut self, wanted: &str, printer: &Printer) -> Result<(), Failure> {
+        let now_s = now_s();
+        let is_meant = |one: &&mut IssuedCertificate| one.name == wanted || one.serial == wanted;
+        let meant: Vec<&mut IssuedCertificate> =
+            self.issued.certificates.iter_mut().filter(is_meant).collect();
+        if meant.is_empty() {
+            let text = format!("the authority has issued nothing that is called {wanted:?}");
+            let hint = format!("borough auth ca list --dir {}", self.dir.display());
+            return Err(Failure::new(Code::NotFound, text).with_hint(hint));
+        }
+        let (mut revoked, all) = (0, meant.len());
+        for one in meant.into_iter().filter(|one| one.revoked_s.is_none()) {
+            one.revoked_s = Some(now_s);
+            revoked += 1;
+        }
+        write(&self.dir.join("issued.json"), &self.issued)?;
+        self.list_write()?;
+        printer.remark(&format!(
+            "revoked {revoked} of {all} certificates of {wanted}; gateways need the new {} (--tls-crl)",
+            self.dir.join("crl.pem").display()
+        ));
+        Ok(())
+    }
+
+    /// Writes the list of revoked certificates.
+    fn list_write(&self) -> Result<(), Failure> {
+        let revoked = self.issued.certificates.iter().filter_map(|one| {
+            let serial = bytes_of(&one.serial)?;
+            Some(RevokedCertParams {
+                serial_number: SerialNumber::from_slice(&serial),
+                revocation_time: at!(one.revoked_s?),
+                reason_code: Some(RevocationReason::KeyCompromise),
+                invalidity_date: None,
+            })
+        });
+        let now_s = now_s();
+        let params = CertificateRevocationListParams {
+            this_update: at!(now_s),
+            next_update: at!(now_s.saturating_add(AUTHORITY_VALID.as_secs())),
+            crl_number: SerialNumber::from_slice(&now_s.to_be_bytes()),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).and_then(|list| list.pem());
+        let list = list.map_err(|error| failed("cannot sign the list of revoked certificates", &error))?;
+        replaced(&self.dir.join("crl.pem"), 0o644, &list)
+    }
+}
+
+fn name_of(holder: &CertificateHolder, arguments: &CaIssueArguments) -> Result<CertificateName, Failure> {
+    let CaIssueArguments { names, addresses, groups, .. } = arguments;
+    let is_server = matches!(holder, CertificateHolder::Gateway | CertificateHolder::Control);
+    let has_place = !names.is_empty() || !addresses.is_empty();
+    if is_server && !has_place {
+        let text =
+            "a server needs a name or an address under which others reach it: --dns HOST or --ip ADDRESS";
+        return Err(Failure::new(Code::Usage, text));
+    }
+    if !is_server && has_place {
+        return Err(Failure::new(Code::Usage, "only a server has --dns and --ip: gateway or control"));
+    }
+    let is_user = matches!(holder, CertificateHolder::User(_));
+    if !is_user && !groups.is_empty() {
+        return Err(Failure::new(Code::Usage, "only a user has groups: user/NAME"));
+    }
+    Ok(match holder.clone() {
+        CertificateHolder::Gateway => CertificateName::Gateway,
+        CertificateHolder::Control => CertificateName::Control,
+        CertificateHolder::Operator => CertificateName::Operator,
+        CertificateHolder::User(user) => {
+            CertificateName::User(Identity { user, groups: groups.iter().cloned().collect() })
+        }
+        CertificateHolder::Node { cell, node } => CertificateName::Node { cell, node },
+    })
+}
+
+/// What a certificate says, without its times.
+fn params_of(
+    domain: &str,
+    name: &CertificateName,
+    arguments: &CaIssueArguments,
+) -> Result<CertificateParams, Failure> {
+    let refused = |what: &str| Failure::new(Code::Usage, format!("{what}: accepted: a name in ASCII"));
+    let mut params = CertificateParams::default();
+    let uri = format!("spiffe://{domain}/{}", name.path());
+    params
+        .subject_alt_names
+        .push(SanType::URI(uri.as_str().try_into().map_err(|_| refused("the trust domain"))?));
+    for host in &arguments.names {
+        params
+            .subject_alt_names
+            .push(SanType::DnsName(host.as_str().try_into().map_err(|_| refused("--dns"))?));
+    }
+    params.subject_alt_names.extend(arguments.addresses.iter().copied().map(SanType::IpAddress));
+    params.distinguished_name.push(DnType::CommonName, name.path());
+    if let CertificateName::User(identity) = name {
+        // One unit for all: a name that is made here has each kind of part once.
+        let groups: Vec<&str> = identity.groups.iter().map(Name::as_str).collect();
+        if !groups.is_empty() {
+            params.distinguished_name.push(DnType::OrganizationalUnitName, groups.join(","));
+        }
+    }
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    // Gateways are clients of one another. Nobody else can pose as a server.
+    params.extended_key_usages = match name {
+        CertificateName::Gateway | CertificateName::Control => {
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
+        }
+        _ => vec![ExtendedKeyUsagePurpose::ClientAuth],
+    };
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn hex_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}
+
+/// Writes a file in one step, also over one that is there: a reader sees the old one or the new one.
+fn replaced(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
+    let beside = path.with_extension("new");
+    let write = || -> io::Result<()> {
+        fs::remove_file(&beside).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
+    };
+    write().map_err(|error| failed(&format!("cannot write {}", path.display()), &error))?;
+    new_file(&beside, mode, text)?;
+    fs::rename(&beside, path).map_err(|error| failed(&format!("cannot write {}", path.display()), &error))
+}
