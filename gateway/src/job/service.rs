@@ -37,7 +37,7 @@ use crate::cell::{
 };
 use crate::status::{
     status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,
-    status_not_found,
+    status_not_found, status_refused,
 };
 use crate::task::job_found;
 
@@ -233,7 +233,9 @@ impl JobService for JobServer {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let spec = spec_of(request.spec.as_ref())?;
         queue_check(cell, spec.queue.as_deref()).await?;
-        priority_allow(cell, &principal, &spec)?;
+        // The caller may plan it. The plan is that the job would be refused.
+        let allowed = priority_allow(cell, &principal, &spec);
+        allowed.map_err(|refused| status_refused("ACCESS_REFUSED", refused.message()))?;
         after_check(cell, &spec)?;
         let settings = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
