@@ -12,6 +12,7 @@ use borough_proto::v1;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
+use super::condition::is_in_condition;
 use super::message::{TaskNodes, job_found, task_message_of};
 use crate::cell::{CellContext, cursor_to_message};
 use crate::page::{ListPage, PagedList, page_cut, page_of, task_of_key};
@@ -35,20 +36,27 @@ struct ListedTask {
 
 /// Which tasks are listed, as far as their rows and those of their jobs show.
 struct WantedTasks {
-    /// Their states; empty: all.
+    /// Their states and conditions; without both: all.
     states: Vec<v1::TaskState>,
+    conditions: Vec<v1::TaskCondition>,
     /// Whether tasks that have ended and that their job has no use for are left out.
     of_use: bool,
 }
 
 impl WantedTasks {
     fn has(&self, job: &JobRow, task: &TaskRow) -> bool {
-        let is_in_state = self.states.is_empty() || self.states.contains(&task_state_to_message(task.state));
+        let is_in_state = self.is_any_state()
+            || self.states.contains(&task_state_to_message(task.state))
+            || self.conditions.iter().any(|&condition| is_in_condition(task, condition));
         is_in_state && !(self.of_use && is_left_behind(job, task))
     }
 
     fn is_all(&self) -> bool {
-        self.states.is_empty() && !self.of_use
+        self.is_any_state() && !self.of_use
+    }
+
+    fn is_any_state(&self) -> bool {
+        self.states.is_empty() && self.conditions.is_empty()
     }
 }
 
@@ -119,7 +127,11 @@ pub(super) async fn tasks_listed(
     request: &v1::ListTasksRequest,
 ) -> Result<v1::ListTasksResponse, Status> {
     selector_checked("selector", &request.selector)?;
-    let wanted = WantedTasks { states: request.states().collect(), of_use: request.wanted };
+    let wanted = WantedTasks {
+        states: request.states().collect(),
+        conditions: request.conditions().collect(),
+        of_use: request.wanted,
+    };
     let mut selection = JobSelection::new(&request.selector);
     let cursor = cell.state(MirrorState::cursor)?;
     let list = |of: String| PagedList::new(&cell.name, &of);
@@ -238,7 +250,8 @@ async fn jobs_tasks_find(
 
 /// Whether the tasks of a job may be listed, as far as the job's row shows.
 fn is_wanted(request: &v1::ListTasksRequest, job: &JobRow) -> bool {
-    (request.ended || !matches!(job.state, JobState::Ended { .. }))
+    let ended = request.ended || !request.conditions.is_empty();
+    (ended || !matches!(job.state, JobState::Ended { .. }))
         && (request.user.is_empty() || request.user == job.user.as_str())
 }
 
@@ -335,7 +348,7 @@ mod tests {
         let listed = |job: &JobRow, of_use: bool, states: Vec<v1::TaskState>| {
             let rows =
                 [(2, TaskState::Dead), (3, TaskState::Dead), (4, TaskState::Dead), (5, TaskState::Stopping)];
-            let wanted = WantedTasks { states, of_use };
+            let wanted = WantedTasks { states, conditions: Vec::new(), of_use };
             let rows = rows.map(|(index, state)| task(index, state));
             rows.iter().filter(|task| wanted.has(job, task)).map(|task| task.id.index).collect::<Vec<_>>()
         };

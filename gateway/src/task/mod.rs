@@ -1,6 +1,7 @@
 //! `TaskService`: requests about single tasks.
 
 mod away;
+mod condition;
 mod exec;
 mod explain;
 mod list;

@@ -5,7 +5,8 @@ use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{
     Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, LabelMatch,
     ListTasksRequest, ListTasksResponse, PageRequest, RestartTaskRequest, RestartTaskResponse,
-    SignalTaskRequest, StopTaskRequest, StopTaskResponse, Task, TaskState, WindowSize, exec_request,
+    SignalTaskRequest, StopTaskRequest, StopTaskResponse, Task, TaskCondition, TaskState, WindowSize,
+    exec_request,
 };
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -40,8 +41,9 @@ pub struct TaskFilter {
     pub node: String,
     /// Only this task of the job.
     pub index: Option<u32>,
-    /// Only tasks in one of these states; empty: in any.
+    /// Only tasks in one of these states or conditions; without both: in any.
     pub states: Vec<TaskState>,
+    pub conditions: Vec<TaskCondition>,
     /// Only tasks of jobs with labels that meet all of these conditions.
     pub selector: Vec<LabelMatch>,
     /// Without `job` and `node`: also tasks of jobs that are over.
@@ -100,6 +102,7 @@ impl Client {
             node: filter.node.clone(),
             page: Some(page),
             states: filter.states.iter().map(|&state| state.into()).collect(),
+            conditions: filter.conditions.iter().map(|&condition| condition.into()).collect(),
             selector: filter.selector.clone(),
             ended: filter.ended,
             index: filter.index,

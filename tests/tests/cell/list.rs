@@ -72,8 +72,8 @@ async fn lists_are_chosen_by_labels_and_states_and_shown_in_pages() {
     assert_eq!(nodes.json().as_array().unwrap().len(), 2);
     let nodes = shown(&["node", "list", "--state", "lost"]).await;
     assert_eq!(nodes.stdout, "");
-    let refused = cell.borough(&["job", "status", "front", "--state", "succeeded"]).await.ended(2);
-    assert!(refused.stderr.contains("or pending, held"), "{}", refused.stderr);
+    let refused = cell.borough(&["job", "status", "front", "--state", "waiting"]).await.ended(2);
+    assert!(refused.stderr.contains("accepted: pending, held"), "{}", refused.stderr);
 
     // Pages: of the table, of the list of objects, and by hand.
     let table = shown(&["task", "status", "wide"]).await;
@@ -93,6 +93,46 @@ async fn lists_are_chosen_by_labels_and_states_and_shown_in_pages() {
     assert_eq!(second.stderr, "", "no page follows");
     let empty = shown(&["task", "list", "-l", "app=none", "-o", "json"]).await;
     assert_eq!(empty.json(), Value::Array(Vec::new()));
+    cell.finish().await;
+}
+
+/// A user who asks for failed tasks means those whose last attempt failed, whatever waits for them now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tasks_are_listed_by_how_they_have_ended() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |name: &str, rest: &str, command: &str| {
+        format!("name: {name}\n{rest}\ntask: {{command: [sh, -c, {command:?}], resources: {{cpu: 10m}}}}\n")
+    };
+    for (name, rest, command) in [
+        ("broken", "kind: batch\nrestart: never", "exit 7"),
+        ("done", "kind: batch", "true"),
+        ("loops", "restart: {backoff: 1h, backoff_max: 1h}", "exit 3"),
+        ("fine", "", "sleep 600"),
+    ] {
+        let file = cell.file(&format!("{name}.yaml"), &job(name, rest, command));
+        cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    }
+    let listed = async |arguments: &[&str]| {
+        let ran = cell.borough(arguments).await.ended(0);
+        let mut tasks: Vec<String> = names(&ran.stdout).into_iter().map(str::to_owned).collect();
+        tasks.sort_unstable();
+        tasks
+    };
+    let failed = ["tester/broken/0", "tester/loops/0"];
+    borough_tests::until("the failures", || async {
+        (listed(&["task", "list", "--state", "failed"]).await == failed).then_some(())
+    })
+    .await;
+    borough_tests::until("the end of the batch job", || async {
+        (listed(&["task", "list", "--state", "succeeded"]).await == ["tester/done/0"]).then_some(())
+    })
+    .await;
+    assert_eq!(listed(&["task", "status", "loops", "--state", "failed"]).await, ["tester/loops/0"]);
+    assert_eq!(listed(&["task", "status", "done", "--state", "failed"]).await, [""; 0]);
+    cell.borough(&["job", "stop", "fine"]).await.ended(0);
+    assert_eq!(listed(&["task", "list", "--state", "stopped"]).await, ["tester/fine/0"]);
+    let all = ["tester/broken/0", "tester/done/0", "tester/loops/0"];
+    assert_eq!(listed(&["task", "list", "--state", "failed,succeeded,pending"]).await, all);
     cell.finish().await;
 }
 

@@ -2,7 +2,7 @@
 
 use borough_model::job::file::nearest;
 use borough_model::node::selector_check;
-use borough_proto::v1::{JobState, LabelMatch, NodeCondition, NodeState, TaskState};
+use borough_proto::v1::{JobState, LabelMatch, NodeCondition, NodeState, TaskCondition, TaskState};
 use clap::Args;
 
 /// Which part of a list is shown.
@@ -70,17 +70,27 @@ const JOB_STATES: [(&str, JobState); 7] = [
     ("dependency_failed", JobState::DependencyFailed),
 ];
 
-/// The states of tasks, as the output shows them.
-const TASK_STATES: [(&str, TaskState); 9] = [
-    ("pending", TaskState::Pending),
-    ("held", TaskState::Held),
-    ("assigned", TaskState::Assigned),
-    ("starting", TaskState::Starting),
-    ("running", TaskState::Running),
-    ("stopping", TaskState::Stopping),
-    ("releasing", TaskState::Releasing),
-    ("lost", TaskState::Lost),
-    ("dead", TaskState::Dead),
+/// The state of a task, or how it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskStateOrCondition {
+    State(TaskState),
+    Condition(TaskCondition),
+}
+
+/// The states of tasks, as the output shows them, and how tasks end, as jobs do.
+const TASK_STATES: [(&str, TaskStateOrCondition); 12] = [
+    ("pending", TaskStateOrCondition::State(TaskState::Pending)),
+    ("held", TaskStateOrCondition::State(TaskState::Held)),
+    ("assigned", TaskStateOrCondition::State(TaskState::Assigned)),
+    ("starting", TaskStateOrCondition::State(TaskState::Starting)),
+    ("running", TaskStateOrCondition::State(TaskState::Running)),
+    ("stopping", TaskStateOrCondition::State(TaskState::Stopping)),
+    ("releasing", TaskStateOrCondition::State(TaskState::Releasing)),
+    ("lost", TaskStateOrCondition::State(TaskState::Lost)),
+    ("dead", TaskStateOrCondition::State(TaskState::Dead)),
+    ("failed", TaskStateOrCondition::Condition(TaskCondition::Failed)),
+    ("succeeded", TaskStateOrCondition::Condition(TaskCondition::Succeeded)),
+    ("stopped", TaskStateOrCondition::Condition(TaskCondition::Stopped)),
 ];
 
 /// What the column STATE of nodes shows.
@@ -121,16 +131,20 @@ fn words<S>(known: &[(&'static str, S)]) -> Vec<&'static str> {
     known.iter().map(|(word, _)| *word).collect()
 }
 
-pub(super) fn task_state(word: &str) -> Result<TaskState, String> {
-    state(&TASK_STATES, word).map_err(|refusal| match word {
-        // Words of jobs that say how a task has ended.
-        "succeeded" | "failed" | "stopped" => {
-            let others = TASK_STATES.iter().map(|(word, _)| *word).filter(|word| *word != "dead");
-            let others = others.collect::<Vec<_>>().join(", ");
-            format!("accepted: dead, for tasks that have ended: LAST EXIT says how; or {others}")
+pub(super) fn task_state(word: &str) -> Result<TaskStateOrCondition, String> {
+    state(&TASK_STATES, word)
+}
+
+/// The states among the words, and the conditions.
+pub(crate) fn task_states_apart(words: &[TaskStateOrCondition]) -> (Vec<TaskState>, Vec<TaskCondition>) {
+    let (mut states, mut conditions) = (Vec::new(), Vec::new());
+    for word in words {
+        match word {
+            TaskStateOrCondition::State(state) => states.push(*state),
+            TaskStateOrCondition::Condition(condition) => conditions.push(*condition),
         }
-        _ => refusal,
-    })
+    }
+    (states, conditions)
 }
 
 pub(super) fn node_state(word: &str) -> Result<NodeStateOrCondition, String> {
@@ -157,11 +171,11 @@ pub(crate) fn job_state_names() -> impl Iterator<Item = &'static str> {
 pub struct TaskOrJobState(String);
 
 impl TaskOrJobState {
-    /// The state of a task.
+    /// The state of a task, or how it has ended.
     ///
     /// # Errors
     /// What follows the word in a refusal.
-    pub(crate) fn of_task(&self) -> Result<TaskState, String> {
+    pub(crate) fn of_task(&self) -> Result<TaskStateOrCondition, String> {
         task_state(&self.0)
     }
 
@@ -204,27 +218,35 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_no_state_of_a_task_leads_to_the_state() {
-        for end in ["succeeded", "failed"] {
-            let refused = task_state(end).unwrap_err();
-            assert!(refused.starts_with("accepted: dead, for tasks that have ended: "), "{refused}");
-        }
+    fn an_end_is_asked_for_as_a_state() {
+        let words = ["failed", "dead", "succeeded"].map(|word| task_state(word).unwrap());
+        let conditions = vec![TaskCondition::Failed, TaskCondition::Succeeded];
+        assert_eq!(task_states_apart(&words), (vec![TaskState::Dead], conditions));
         assert!(task_state("sleeping").unwrap_err().starts_with("accepted: pending, held, "));
     }
 
     #[test]
     fn states_have_the_words_of_the_output() {
         let running = task_or_job_state("running").unwrap();
-        assert_eq!((running.of_task(), running.of_job()), (Ok(TaskState::Running), Ok(JobState::Running)));
+        assert_eq!(
+            (running.of_task(), running.of_job()),
+            (Ok(TaskStateOrCondition::State(TaskState::Running)), Ok(JobState::Running))
+        );
         assert!(task_or_job_state("dead").unwrap().of_job().is_err());
-        assert!(task_or_job_state("failed").unwrap().of_task().is_err());
+        assert!(task_or_job_state("dependency_failed").unwrap().of_task().is_err());
         let misspelt = task_or_job_state("runing").unwrap().of_job().unwrap_err();
         assert!(misspelt.starts_with(", did you mean \"running\"?; accepted: waiting, "), "{misspelt}");
         assert_eq!(node_state("lost"), Ok(NodeStateOrCondition::State(NodeState::Lost)));
         let unconnected = NodeStateOrCondition::Condition(NodeCondition::NotConnected);
         assert_eq!([" not connected", "not_connected"].map(node_state), [Ok(unconnected), Ok(unconnected)]);
         for (word, state) in TASK_STATES {
-            assert_eq!(state.as_str_name(), format!("TASK_STATE_{}", word.to_uppercase()));
+            let name = match state {
+                TaskStateOrCondition::State(state) => state.as_str_name().replace("TASK_STATE_", ""),
+                TaskStateOrCondition::Condition(condition) => {
+                    condition.as_str_name().replace("TASK_CONDITION_", "")
+                }
+            };
+            assert_eq!(name, word.to_uppercase());
         }
         for (word, state) in JOB_STATES {
             assert_eq!(state.as_str_name(), format!("JOB_STATE_{}", word.to_uppercase()));

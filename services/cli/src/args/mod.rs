@@ -48,8 +48,10 @@ pub use job::{
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
-pub use list::{JobLabels, ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArguments};
-pub(crate) use list::{job_state_names, node_state_names, task_state_names};
+pub use list::{
+    JobLabels, ListArguments, NodeStateOrCondition, TaskOrJobState, TaskStateOrCondition, WatchArguments,
+};
+pub(crate) use list::{job_state_names, node_state_names, task_state_names, task_states_apart};
 pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use named::NamedTarget;
 pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};

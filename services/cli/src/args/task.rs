@@ -1,10 +1,10 @@
 //! Verbs on single tasks.
 
 use borough_proto::signal::SIGNALS;
-use borough_proto::v1::{LabelMatch, TaskState};
+use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
-use super::list::{JobLabels, ListArguments, label_match, task_state};
+use super::list::{JobLabels, ListArguments, TaskStateOrCondition, label_match, task_state};
 use super::log::{AttemptChoice, attempt};
 use super::{LogShowArguments, TaskTarget, WaitArguments, WhyTarget};
 
@@ -21,7 +21,7 @@ pub enum TaskVerb {
         index: Option<u32>,
         /// Show only tasks in these states, with commas between [default: all but ended ones beyond the count]
         #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
-        state: Vec<TaskState>,
+        state: Vec<TaskStateOrCondition>,
         #[command(flatten)]
         list: ListArguments,
     },
@@ -38,7 +38,7 @@ pub enum TaskVerb {
         label: Vec<LabelMatch>,
         /// List only tasks in these states, with commas between [default: all but ended ones beyond the count]
         #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
-        state: Vec<TaskState>,
+        state: Vec<TaskStateOrCondition>,
         /// List the tasks on this node, of every user [default: on every node]
         #[arg(long, value_name = "NODE", conflicts_with_all = ["all", "ended"])]
         node: Option<String>,

@@ -23,7 +23,9 @@ use self::show::TaskSelection;
 pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
 use super::selected::jobs_selected;
-use crate::args::{Global, JobVerb, ScaleArguments, ScaleChoice, TaskOrJobState, label_change};
+use crate::args::{
+    Global, JobVerb, ScaleArguments, ScaleChoice, TaskOrJobState, label_change, task_states_apart,
+};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -56,7 +58,8 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
             let wanted = states.is_empty();
-            let filter = TaskFilter { states, wanted, ..TaskFilter::of_job(&job) };
+            let (states, conditions) = task_states_apart(&states);
+            let filter = TaskFilter { states, conditions, wanted, ..TaskFilter::of_job(&job) };
             show::status(&client, &job, &TaskSelection { filter, list }, printer).await
         }
         JobVerb::Status { target: None, all, ended, label, state, list } => {

@@ -15,7 +15,7 @@ pub(super) use self::logs::{gone_text, wait_text};
 use super::list::{NoRows, list_page};
 use super::selected::jobs_selected;
 use super::watch::{WatchedView, list_or_watch};
-use crate::args::{Global, ListArguments, TaskVerb};
+use crate::args::{Global, ListArguments, TaskVerb, task_states_apart};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, TaskOutput};
@@ -35,7 +35,8 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
             }
             // Who asks for one task, or for those that are dead, gets what a job has left behind too.
             let wanted = index.is_none() && state.is_empty();
-            let filter = TaskFilter { index, states: state, wanted, ..TaskFilter::of_job(&job) };
+            let (states, conditions) = task_states_apart(&state);
+            let filter = TaskFilter { index, states, conditions, wanted, ..TaskFilter::of_job(&job) };
             return of_job(&client, &job, &filter, &list, printer).await;
         }
         TaskVerb::List { all, ended, label, state, node, list } => {
@@ -43,10 +44,12 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
             let node = node.unwrap_or_default();
             jobs_selected(&client, &user, &label, printer).await?;
             let wanted = state.is_empty();
+            let (states, conditions) = task_states_apart(&state);
             let filter = TaskFilter {
                 user,
                 node,
-                states: state,
+                states,
+                conditions,
                 selector: label,
                 ended,
                 wanted,
@@ -116,7 +119,8 @@ async fn of_job(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     // A task in another state than the wanted one is no missing task.
-    if let (Some(index), true) = (filter.index, filter.states.is_empty()) {
+    let is_any_state = filter.states.is_empty() && filter.conditions.is_empty();
+    if let (Some(index), true) = (filter.index, is_any_state) {
         let answer = client.task_list_page(filter, PageRequest::default()).await?;
         if answer.tasks.is_empty() {
             return Err(no_such_task(&TaskRef { job: job.clone(), index }));
