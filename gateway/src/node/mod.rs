@@ -11,7 +11,7 @@ use borough_model::node::{
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
-    FieldRefused, labels_removed, name_from_text, node_state_to_message, node_to_message,
+    FieldRefused, is_drained, labels_removed, name_from_text, node_state_to_message, node_to_message,
     taint_matches_from_message, taints_from_message,
 };
 use borough_proto::v1;
@@ -402,11 +402,22 @@ fn is_listed(cell: &CellContext, request: &v1::ListNodesRequest, row: &NodeRow) 
     is_wanted && node_meets(&request.selector, row)
 }
 
+/// Returns true if the drain of a node is done.
+fn is_emptied(cell: &CellContext, row: &NodeRow) -> bool {
+    // Only a drained node needs the mirror's lock.
+    let empty = NodeAlloc::default();
+    row.draining
+        && cell
+            .mirror
+            .read(|state| is_drained(row, state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc)))
+}
+
 fn is_in_condition(cell: &CellContext, row: &NodeRow, condition: v1::NodeCondition) -> bool {
     match condition {
         v1::NodeCondition::Unspecified => false,
         v1::NodeCondition::Cordoned => !row.schedulable && !row.draining,
-        v1::NodeCondition::Draining => row.draining,
+        v1::NodeCondition::Draining => row.draining && !is_emptied(cell, row),
+        v1::NodeCondition::Drained => is_emptied(cell, row),
         v1::NodeCondition::Tainted => !row.taints.is_empty(),
         v1::NodeCondition::NotConnected => cell.sessions.get(row.id).is_none(),
         v1::NodeCondition::Silent => silent_since_ms(&row.taints).is_some(),

@@ -17,7 +17,7 @@ pub use job::{
 };
 pub use label::labels_removed;
 pub use node::{
-    capacity_from_message, measured_from_message, measured_to_message, node_state_to_message,
+    capacity_from_message, is_drained, measured_from_message, measured_to_message, node_state_to_message,
     node_to_message, resources_to_message,
 };
 pub use taint::{taint_matches_from_message, taints_from_message};

@@ -29,6 +29,11 @@ pub fn node_state_to_message(state: NodeState) -> v1::NodeState {
     }
 }
 
+/// Returns true if the drain of a node is done: it is charged for no task, and holds room for none.
+pub fn is_drained(row: &NodeRow, alloc: &NodeAlloc) -> bool {
+    row.draining && alloc.tasks == 0
+}
+
 /// A node with what is committed on it, and what is known of its load. A gateway adds what it knows of its sessions.
 pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, load: Option<&NodeLoad>) -> v1::Node {
     v1::Node {
@@ -38,6 +43,7 @@ pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, load: Opti
         state: node_state_to_message(row.state).into(),
         schedulable: row.schedulable,
         draining: row.draining,
+        drained: is_drained(row, alloc),
         capacity: Some(resources_to_message(&row.capacity)),
         used: Some(resources_to_message(&alloc.used)),
         tasks: alloc.tasks,

@@ -149,12 +149,13 @@ async fn nodes_are_listed_by_the_words_of_their_column() {
         names.map(|node| node["name"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(listed("cordoned").await, ["alpha-1"]);
-    assert_eq!(listed("draining").await, ["alpha-2"]);
+    assert_eq!(listed("drained").await, ["alpha-2"]);
+    assert!(listed("draining").await.is_empty());
     assert_eq!(listed("cordoned,tainted").await, ["alpha-1", "alpha-3"]);
     assert_eq!(listed("ready, cordoned").await, ["alpha-1", "alpha-2", "alpha-3"]);
     assert!(listed("not connected").await.is_empty());
     let refused = cell.borough(&["node", "list", "--state", "cordonned"]).await.ended(2);
-    refused.warns("accepted: ready, recovering, lost, draining, cordoned, tainted");
+    refused.warns("accepted: ready, recovering, lost, draining, drained, cordoned, tainted");
     cell.finish().await;
 }
 

@@ -101,11 +101,12 @@ pub enum NodeStateOrCondition {
 }
 
 /// The words of the column STATE of nodes. It shows `_` as a space.
-const NODE_STATES: [(&str, NodeStateOrCondition); 9] = [
+const NODE_STATES: [(&str, NodeStateOrCondition); 10] = [
     ("ready", NodeStateOrCondition::State(NodeState::Ready)),
     ("recovering", NodeStateOrCondition::State(NodeState::Recovering)),
     ("lost", NodeStateOrCondition::State(NodeState::Lost)),
     ("draining", NodeStateOrCondition::Condition(NodeCondition::Draining)),
+    ("drained", NodeStateOrCondition::Condition(NodeCondition::Drained)),
     ("cordoned", NodeStateOrCondition::Condition(NodeCondition::Cordoned)),
     ("tainted", NodeStateOrCondition::Condition(NodeCondition::Tainted)),
     ("silent", NodeStateOrCondition::Condition(NodeCondition::Silent)),

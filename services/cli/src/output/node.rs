@@ -82,6 +82,8 @@ pub(crate) struct NodeOutput {
     pub(crate) state: String,
     pub(crate) schedulable: bool,
     pub(crate) draining: bool,
+    /// Whether its drain is done: no task is left.
+    pub(crate) drained: bool,
     /// Whether its agent's session is open.
     pub(crate) connected: bool,
     /// Since when its agent does not answer; null: it answers, as far as the cell knows.
@@ -121,6 +123,7 @@ impl From<v1::Node> for NodeOutput {
             id: node.id.into(),
             schedulable: node.schedulable,
             draining: node.draining,
+            drained: node.drained,
             connected: node.connected,
             silent_since_ms: Some(node.silent_since_ms).filter(|&since| since > 0),
             lost_at_ms: Some(node.lost_at_ms).filter(|&at| at > 0),
@@ -155,7 +158,9 @@ impl NodeOutput {
     }
 
     pub(crate) fn state_text(&self) -> String {
-        let steered = if self.draining {
+        let steered = if self.drained {
+            ", drained"
+        } else if self.draining {
             ", draining"
         } else if self.schedulable {
             ""
