@@ -248,6 +248,7 @@ mod tests {
             action: "test".to_owned(),
             at_ms: 1,
             deltas: vec![Delta::JobRemoved { job: JobId(user.into()), name: Some(name) }],
+            values: None,
         }
     }
 

@@ -67,6 +67,11 @@ impl WatchScope {
         self.node.is_empty() || name.is_some_and(|name| self.node == name.as_str())
     }
 
+    /// Returns true if nothing is left out.
+    fn is_all(&self) -> bool {
+        !self.names_job() && self.node.is_empty() && self.selector.is_empty() && !self.kinds.contains(&false)
+    }
+
     pub(super) fn names_job(&self) -> bool {
         !self.user.is_empty() || !self.job.is_empty()
     }
@@ -156,8 +161,9 @@ impl WatchScope {
             Delta::NodeAlloc { .. }
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }
-            | Delta::Gang { .. }
-            | Delta::CellSettings { .. } => false,
+            | Delta::Gang { .. } => false,
+            // Who asks for some objects or kinds does not mean the cell.
+            Delta::CellSettings { .. } => self.is_all(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Entries of the journal as sentences.
 
 use borough_model::job::{JobOutcome, JobState, Rollout, RolloutState};
+use borough_model::journal::ValueChange;
 use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
@@ -71,6 +72,19 @@ pub(super) fn sentence(
         }
     };
     Some(Sentence { subject, text })
+}
+
+/// A sentence with the labels or settings that its entry has changed.
+pub(super) fn with_values(sentence: Sentence, delta: &Delta, values: &[ValueChange]) -> Sentence {
+    let Sentence { subject, text } = sentence;
+    let changed = values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let text = match delta {
+        _ if values.is_empty() => text,
+        Delta::Job { .. } | Delta::Node { .. } => format!("labels: {changed}; {text}"),
+        Delta::CellSettings { .. } => format!("{text}: {changed}"),
+        _ => text,
+    };
+    Sentence { subject, text }
 }
 
 fn task_subject(state: &MirrorState, names: &JobNames, row: &TaskRow) -> String {

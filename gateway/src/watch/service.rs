@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
 
 use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
-use super::event::{Sentence, sentence};
+use super::event::{Sentence, sentence, with_values};
 use super::feed::{FeedItem, feed};
 use super::selected::WantedSubjects;
 use crate::access::Asked;
@@ -205,7 +205,12 @@ fn events_of(
         subject: sentence.subject,
         text: sentence.text,
     };
-    wanted.filter_map(|delta| sentence(state, names, delta, &entry.action)).map(event).collect()
+    let values = entry.values.as_deref().unwrap_or_default();
+    let said = |delta: &borough_model::Delta| {
+        let sentence = sentence(state, names, delta, &entry.action)?;
+        Some(event(with_values(sentence, delta, values)))
+    };
+    wanted.filter_map(said).collect()
 }
 
 #[cfg(test)]

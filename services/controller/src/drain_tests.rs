@@ -126,6 +126,7 @@ impl World {
             action: String::new(),
             at_ms: 0,
             deltas,
+            values: None,
         };
         assert!(self.state.borrow_mut().apply(at, &entry));
         self.pending.borrow_mut().push_back((at, entry));

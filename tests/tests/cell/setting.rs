@@ -21,6 +21,31 @@ async fn node_of(cell: &TestCell, name: &str, profile: &str) -> String {
     tasks[0].node.clone()
 }
 
+/// An event of a change of labels or settings has what was changed, and not only that something was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn events_say_which_labels_and_settings_were_changed() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &file("web", "labels: {app: shop}\n")).await;
+    for words in [
+        &["job", "label", "web", "app=mail", "tier=db"][..],
+        &["job", "label", "web", "tier-"],
+        &["node", "label", "alpha-1", "rack=r7"],
+        &["cell", "set", "--job-retention", "12h", "--reclaim"],
+    ] {
+        cell.borough(words).await.ended(0);
+    }
+    let events = cell.borough(&["event", "list"]).await.ended(0);
+    let events = events.prints("labels: app: shop -> mail, tier: (none) -> db; running");
+    let events = events.prints("labels: tier: db -> (none); running");
+    let events = events.prints("labels: rack: (none) -> r7; ready");
+    let settings = "changed to revision 2: job_retention_ms: 86400000 -> 43200000, reclaim: false -> true";
+    events.prints(settings);
+    // Who asks for a job does not mean the cell.
+    let of_job = cell.borough(&["event", "list", "--job", "web"]).await.ended(0);
+    assert!(!of_job.stdout.contains("cell settings"), "{}", of_job.stdout);
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     let cell = TestCell::start(options!()).await;

@@ -86,6 +86,7 @@ pub async fn cell_meta_change(
         meta.revision = before.revision.saturating_add(1);
         keys::write(tx, changes.space(), &CellMetaKey {}, &meta)?;
         changes.push(Delta::CellSettings { revision: meta.revision });
+        changes.values_push(before.settings_changed(&meta));
     }
     Ok(meta)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_kv::Transaction;
 use borough_model::JobId;
 use borough_model::job::JobRow;
+use borough_model::journal::ValueChange;
 use borough_model::node::labels_changed;
 
 use super::change::job_spec_replace;
@@ -27,7 +28,9 @@ pub async fn job_labels_set(
     if labels == spec.labels {
         return Ok(before);
     }
+    let values = ValueChange::of_labels(&spec.labels, &labels);
     spec.labels = labels;
     spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
+    changes.values_push(values);
     job_spec_replace(tx, changes, &before, &spec)
 }

@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use borough_kv::{Transaction, Versionstamp};
+use borough_model::journal::ValueChange;
 use borough_model::{Delta, JournalEntry, RequestId};
 
 use super::{JournalPart, PART_BYTES_MAX};
@@ -39,6 +40,8 @@ pub struct ChangeSet {
     gate: GateSeen,
     change: Change,
     deltas: Vec<Delta>,
+    /// What has changed within rows, for people.
+    values: Vec<ValueChange>,
 }
 
 impl ChangeSet {
@@ -50,7 +53,13 @@ impl ChangeSet {
             return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
         }
         let gate = GateSeen { store_epoch: gate.store_epoch, state: gate.state };
-        Ok(Self { space: space.clone(), gate, change: change.clone(), deltas: Vec::new() })
+        Ok(Self {
+            space: space.clone(),
+            gate,
+            change: change.clone(),
+            deltas: Vec::new(),
+            values: Vec::new(),
+        })
     }
 
     /// As [`ChangeSet::begin`], and fails unless the cell is open: for new work, such as admission.
@@ -65,7 +74,13 @@ impl ChangeSet {
     pub fn begin_at(tx: &Transaction, gate: &GateOpen, change: &Change) -> StoreResult<Self> {
         keys::guard(tx, gate.space(), &CellGateKey {})?;
         let seen = GateSeen { store_epoch: gate.store_epoch(), state: CellState::Open };
-        Ok(Self { space: gate.space().clone(), gate: seen, change: change.clone(), deltas: Vec::new() })
+        Ok(Self {
+            space: gate.space().clone(),
+            gate: seen,
+            change: change.clone(),
+            deltas: Vec::new(),
+            values: Vec::new(),
+        })
     }
 
     /// The change as one of an open cell, which steps that start work ask for. Fails with [`StoreError::CellClosed`] if
@@ -110,6 +125,11 @@ impl ChangeSet {
         self.deltas.push(delta);
     }
 
+    /// Adds labels or settings that the transaction has changed, beside the delta with their row.
+    pub fn values_push(&mut self, changed: Vec<ValueChange>) {
+        self.values.extend(changed);
+    }
+
     /// Appends the entry, in as many parts as needed, and moves the head. Writes nothing without deltas.
     ///
     /// The write is blind: producers do not conflict with each other. This is the last step of the closure. The cursor
@@ -119,7 +139,9 @@ impl ChangeSet {
             return Ok(());
         }
         let Change { request, actor, action, at_ms } = self.change;
-        let entry = JournalEntry { request, actor, action: action.to_owned(), at_ms, deltas: self.deltas };
+        let values = Some(self.values).filter(|values| !values.is_empty());
+        let (action, deltas) = (action.to_owned(), self.deltas);
+        let entry = JournalEntry { request, actor, action, at_ms, deltas, values };
         let parts = entry_split(&entry, PART_BYTES_MAX)?;
         for (part, value) in (0_u32..).zip(&parts) {
             let key = JournalKey { store_epoch: self.gate.store_epoch, stamp: Versionstamp::MAX, part };

@@ -261,6 +261,7 @@ mod tests {
             action: "test".to_owned(),
             at_ms: 7,
             deltas: (0..deltas).map(|job| Delta::JobRemoved { job: JobId(job as u64), name: None }).collect(),
+            values: None,
         }
     }
 

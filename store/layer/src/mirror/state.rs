@@ -435,7 +435,14 @@ mod tests {
     use borough_model::task::{GangState, TaskState};
 
     fn entry(deltas: Vec<Delta>) -> JournalEntry {
-        JournalEntry { request: RequestId(0), actor: String::new(), action: String::new(), at_ms: 0, deltas }
+        JournalEntry {
+            request: RequestId(0),
+            actor: String::new(),
+            action: String::new(),
+            at_ms: 0,
+            deltas,
+            values: None,
+        }
     }
 
     fn at(version: i64) -> Cursor {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
+use borough_model::journal::ValueChange;
 use borough_model::node::{
     NodeAlloc, NodeEvent, NodeRow, NodeSeen, NodeState, NodeTransition, Pressure, Taint, TaintMatch,
     labels_changed, node_alloc_touch, node_labels_check, node_taints_check, node_transition, taints_changed,
@@ -108,6 +109,7 @@ pub async fn node_labels_set(
     let before = node_read(tx, changes.space(), node).await?;
     let labels = labels_changed(&before.labels, set, remove);
     node_labels_check(&labels).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    changes.values_push(ValueChange::of_labels(&before.labels, &labels));
     Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(labels)).await?.row)
 }
 

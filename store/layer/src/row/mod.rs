@@ -14,6 +14,7 @@ mod lease;
 mod name;
 mod quota;
 mod request;
+mod settings_change;
 
 pub use access::{AccessGrantChange, AccessGrantRow, GRANT_CHANGES_MAX};
 pub use cell::{CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX, LoadJournal};

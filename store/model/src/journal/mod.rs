@@ -12,8 +12,10 @@ use crate::task::{Endpoint, GangRow, TaskRow};
 
 mod delta;
 mod shared;
+mod value;
 
 pub use delta::DeltaKey;
+pub use value::ValueChange;
 
 /// The entry of one transaction.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
@@ -32,6 +34,10 @@ pub struct JournalEntry {
     pub at_ms: i64,
     #[n(4)]
     pub deltas: Vec<Delta>,
+    /// The labels or settings that it has changed, for people; absent: none, or an older version wrote the entry.
+    #[n(5)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Vec<ValueChange>>,
 }
 
 /// The name of a job with that of its user. No two running jobs of a cell share it.

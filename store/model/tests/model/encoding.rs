@@ -11,7 +11,7 @@ use borough_model::job::{
     PreemptionSpec, Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator,
     UpdateSpec, spec_value,
 };
-use borough_model::journal::{Delta, JobName, JournalEntry};
+use borough_model::journal::{Delta, JobName, JournalEntry, ValueChange};
 use borough_model::node::{
     AgentIdentity, Card, CardSelector, DurableId, GatewayLive, LoadMeasured, NodeAlloc, NodeLive, NodeLoad,
     NodeRow, NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Voucher, Within,
@@ -305,7 +305,17 @@ fn journal() -> JournalEntry {
             Delta::CellSettings { revision },
             Delta::NodeLoad { node: NodeId(7), load: node_load() },
         ],
+        values: None,
     }
+}
+
+fn journal_values() -> JournalEntry {
+    let value = |text: &str| Some(text.to_owned());
+    let values = vec![
+        ValueChange { key: "tier".to_owned(), old: None, new: value("db") },
+        ValueChange { key: "app".to_owned(), old: value("shop"), new: None },
+    ];
+    JournalEntry { deltas: Vec::new(), values: Some(values), ..journal() }
 }
 
 /// A sample with its bytes, and a decoder for others of its type.
@@ -368,6 +378,7 @@ fn samples() -> Vec<Sample> {
         sample("endpoint", &endpoint()),
         sample("gang_row", &gang),
         sample("journal_entry", &journal()),
+        sample("journal_entry.values", &journal_values()),
         sample("enum.task_state", &TaskState::ALL.to_vec()),
         sample("enum.stop_reason", &StopReason::ALL.to_vec()),
         sample("enum.health", &vec![Health::Unknown, Health::Healthy, Health::Unhealthy]),
@@ -461,7 +472,7 @@ fn array_of(elements: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn a_field_that_a_newer_version_has_added_is_skipped() {
     let structs = samples().into_iter().filter(|sample| !sample.name.starts_with("enum."));
-    let without_last = ["job_row.ended", "node_load", "task_row.never_placed"];
+    let without_last = ["job_row.ended", "journal_entry", "node_load", "task_row.never_placed"];
     for sample in structs.filter(|sample| !without_last.contains(&sample.name)) {
         let mut fields = elements(&sample.bytes);
         fields.push(minicbor::to_vec(text_map("from", "the future")).unwrap());

@@ -64,6 +64,7 @@ impl Hand {
             action: action.to_owned(),
             at_ms: self.at_ms,
             deltas,
+            values: None,
         });
     }
 
