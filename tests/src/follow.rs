@@ -68,10 +68,12 @@ impl Watcher {
         history.current.iter().map(|((_, index), endpoint)| (*index, endpoint.clone())).collect()
     }
 
-    /// Every event except bookmarks.
+    /// Every event except bookmarks and absences of the gateway.
     pub fn seen(&self) -> Vec<Seen> {
         let history = self.history.lock();
-        history.seen.iter().filter(|seen| !matches!(seen.item, EndpointItem::Bookmark(_))).cloned().collect()
+        let is_event =
+            |seen: &&Seen| !matches!(seen.item, EndpointItem::Bookmark(_) | EndpointItem::Absent(_));
+        history.seen.iter().filter(is_event).cloned().collect()
     }
 
     /// When the attempt `incarnation` of the task `index` was withdrawn, or replaced by a snapshot without it.
@@ -135,7 +137,7 @@ impl EndpointHistory {
                 let newest = self.withdrawn.entry(place).or_default();
                 *newest = (*newest).max(known).max(gone.incarnation);
             }
-            EndpointItem::Bookmark(_) | EndpointItem::Resync(_) => {}
+            EndpointItem::Bookmark(_) | EndpointItem::Absent(_) | EndpointItem::Resync(_) => {}
         }
         self.seen.push(Seen { at: now(), item });
     }

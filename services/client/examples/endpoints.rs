@@ -29,7 +29,8 @@ impl Table {
             EndpointItem::Withdrawn(gone) => {
                 self.0.retain(|index, known| *index != gone.index || known.incarnation > gone.incarnation);
             }
-            EndpointItem::Bookmark(_) => {}
+            // The last table may be used meanwhile.
+            EndpointItem::Bookmark(_) | EndpointItem::Absent(_) => {}
             // Keep the last table in use until the snapshot that follows.
             EndpointItem::Resync(why) => {
                 println!("resync: {why}");

@@ -25,6 +25,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     let limited = follow("limited", &["job", "run", &file, "--timeout", "45s"]);
     limited.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
     let events = follow("events", &["event", "watch", "-o", "json"]);
+    let names = follow("names", &["name", "watch", "waits"]);
     // They are of what happens after the watch has begun.
     let seen = AtomicU32::new(0);
     until("an event in what is followed", || async {
@@ -37,7 +38,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     relayed.abort();
     // How long they go on depends on when they noticed.
     let told = format!("no gateway answers at {address} (Connection refused); trying again for ");
-    for told_one in [&patient, &limited, &events, &output] {
+    for told_one in [&patient, &limited, &events, &output, &names] {
         told_one.until_warned(&told).await;
     }
     for waits in [&patient, &limited] {
@@ -55,12 +56,15 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     patient.until_warned("a gateway answers again\n").await;
     cell.borough(&["job", "label", "waits", "seen=again"]).await.ended(0);
     events.until_shown("again").await;
+    for watch in [&events, &names] {
+        watch.until_warned("a gateway answers again; the watch goes on\n").await;
+    }
     cell.borough(&["job", "stop", "waits"]).await.ended(0);
     let (_, warned) = patient.ended_with(1).await;
     assert!(warned.contains("error: tester/waits was stopped meanwhile\n"), "{warned}");
     assert_eq!(warned.matches("no gateway answers").count(), 1, "{warned}");
     output.ended().await;
-    events.end().await;
+    drop((events.end().await, names.end().await));
     relayed.abort();
     cell.finish().await;
 }

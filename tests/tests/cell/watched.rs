@@ -82,6 +82,28 @@ async fn a_watched_list_is_a_stream_of_what_changes() {
     cell.finish().await;
 }
 
+/// The limit of a watched list of events is of those from before. However many come at once, each is shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_watch_with_a_limit_says_what_it_leaves_out() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.json", &sleeper("web", 2)).await;
+    let events = Following::start(&cell, "events", &["event", "list", "-w", "--limit", "1", "-o", "json"]);
+    events.until_shown("\"listed\"").await;
+    let tasks = Following::start(&cell, "tasks", &["task", "list", "-w", "--limit", "1", "-o", "json"]);
+    let said = "more tasks follow: with --limit 1 the watch shows the first 1 alone, whichever these are\n";
+    tasks.until_warned(said).await;
+    cell.borough(&["job", "scale", "web", "60"]).await.ended(0);
+    for index in 2..60 {
+        events.until_shown(&format!("\"subject\":\"task tester/web/{index}\"")).await;
+    }
+    let all = objects(&events.end().await);
+    assert_eq!(all.iter().filter(|event| event["event"] == "listed").count(), 1);
+    let shown = objects(&tasks.end().await);
+    assert!(shown.iter().all(|change| change["name"] == "tester/web/0"), "{shown:?}");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
 /// The gateway is away for longer than a reading waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_watch_goes_on_after_a_long_absence_of_the_gateway() {
@@ -108,6 +130,7 @@ async fn a_watch_goes_on_after_a_long_absence_of_the_gateway() {
     jobs.until_shown("\"count\":2").await;
     status.until_shown("\"index\":1").await;
     for list in lists {
+        list.until_warned("a gateway answers again; the watch goes on\n").await;
         drop(list.end().await);
     }
     cell.finish().await;

@@ -280,7 +280,7 @@ pub enum NameVerb {
 }
 
 /// Events that a gateway lists at most.
-const EVENTS_MAX: u32 = 10_000;
+pub(crate) const EVENTS_MAX: u32 = 10_000;
 
 /// Verbs on events.
 #[derive(Debug, Subcommand)]

@@ -34,6 +34,7 @@ pub use auth::{
     UserTokenArguments,
 };
 pub use ca::{CaIssueArguments, CaVerb, CertificateHolder};
+pub(crate) use cluster::EVENTS_MAX;
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,
     NodeVerb,

@@ -4,10 +4,11 @@ use borough_client::{CellItem, Client, JobRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
+use super::event_log::EventLog;
 use super::list::{NoRows, list_page};
 use super::selected::events_selected;
 use super::unknown::{job_awaited, node_awaited};
-use super::watch::{WatchedView, list_watch};
+use super::watch::{ANSWERS_AGAIN, WatchedView, list_watch};
 use crate::args::{EventFilter, EventVerb, Global, ListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure, absence_text};
@@ -22,13 +23,16 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
             let filter = watch_filter(&filter, client.user());
             let none = NoRows { rows: "events", user: None, cell: client.cell(), chosen, others: &[] };
             if watching.watch {
+                let output = WatchedList::of_log(printer, none.text());
+                let log =
+                    EventLog::new(&client, filter.clone(), limit, printer).on_screen(output.is_screen());
                 let fetch = async |page: PageRequest| {
-                    let answer = client.event_list(filter.clone(), page.limit).await?;
-                    Ok(list_page::<_, EventView>(answer.events, String::new()))
+                    let events = log.read(page.limit).await?;
+                    Ok(list_page::<_, EventView>(events, String::new()))
                 };
                 let listed = ListArguments { limit: Some(limit), watching, ..ListArguments::default() };
                 let watched = WatchedView::Cell(client.clone(), filter.clone());
-                return list_watch(watched, &listed, WatchedList::of_log(printer, none.text()), fetch).await;
+                return list_watch(watched, &listed, output, fetch).await;
             }
             let subject = filter.clone();
             let answer = client.event_list(filter, limit).await?;
@@ -68,9 +72,14 @@ async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Resul
         node_awaited(client, &filter.node, printer).await?;
     }
     loop {
-        let mut items = client.watch_cell(filter.clone(), None);
+        let (mut items, mut is_absent) = (client.watch_cell(filter.clone(), None), false);
         while let Some(item) = items.next().await {
-            match item? {
+            let item = item?;
+            let was_absent = std::mem::replace(&mut is_absent, matches!(item, CellItem::Absent(_)));
+            if was_absent && !is_absent {
+                printer.remark(ANSWERS_AGAIN);
+            }
+            match item {
                 CellItem::Change(change) => {
                     if let Some(view) = ChangeView::new(*change) {
                         printer.item(&view, ChangeView::text)?;

@@ -8,6 +8,7 @@ mod confirm;
 mod context;
 mod drain;
 mod event;
+mod event_log;
 mod explain;
 mod job;
 mod list;

@@ -6,10 +6,10 @@ use futures::StreamExt as _;
 
 use super::list::{NoRows, list_page};
 use super::unknown::job_awaited;
-use super::watch::{WatchedView, list_or_watch};
+use super::watch::{ANSWERS_AGAIN, WatchedView, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
 use crate::connect;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, absence_text};
 use crate::output::{EndpointChangeView, EndpointView, Printer};
 
 pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -50,8 +50,16 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
                 job_awaited(&client, &job, printer).await?;
             }
             let mut items = client.watch_endpoints(job.user, job.name, None);
+            let mut is_absent = false;
             while let Some(item) = items.next().await {
-                if let Some(change) = change(item?) {
+                let item = item?;
+                if let EndpointItem::Absent(absence) = &item {
+                    is_absent = true;
+                    printer.remark(&absence_text(absence));
+                } else if std::mem::take(&mut is_absent) {
+                    printer.remark(ANSWERS_AGAIN);
+                }
+                if let Some(change) = change(item) {
                     printer.item(&change, EndpointChangeView::text)?;
                 }
             }
@@ -89,6 +97,6 @@ fn change(item: EndpointItem) -> Option<EndpointChangeView> {
             attempt: gone.incarnation,
         }),
         EndpointItem::Resync(reason) => Some(EndpointChangeView::Resync { reason: reason.into() }),
-        EndpointItem::Bookmark(_) => None,
+        EndpointItem::Bookmark(_) | EndpointItem::Absent(_) => None,
     }
 }

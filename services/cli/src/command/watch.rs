@@ -95,7 +95,10 @@ fn pause(busy: Duration) -> Duration {
     busy.saturating_mul(3).max(PAUSE_LEAST)
 }
 
-/// What a watch does while no gateway answers: it says so once, and reads again until one does.
+/// What is said once a gateway answers a watch again.
+pub(super) const ANSWERS_AGAIN: &str = "a gateway answers again; the watch goes on";
+
+/// What a watch does while no gateway answers: it says so once, and reads again until one does. Then it says that too.
 struct Absence<'p> {
     printer: &'p Printer,
     /// The first reading must succeed: a wrong address does not get better.
@@ -119,7 +122,10 @@ impl<'p> Absence<'p> {
                 Ok(None)
             }
             read => {
-                (self.has_read, self.is_told) = (true, false);
+                self.has_read = true;
+                if std::mem::take(&mut self.is_told) && read.is_ok() {
+                    self.printer.remark(ANSWERS_AGAIN);
+                }
                 read.map(Some)
             }
         }
@@ -156,15 +162,28 @@ pub(super) async fn list_watch<T: Tabular + Serialize>(
     let clock = SystemClock::shared();
     let mut absence = Absence::new(output.printer());
     let mut notice = ChangeNotice::open(watched).await?;
+    let mut is_cut_told = output.is_screen();
     loop {
         let begun = clock.monotonic();
         output.begin();
         let read = pages(&limited(listed, output.rows_max()), &fetch, |rows| output.page(rows)).await;
-        if absence.over(read).await?.is_some() {
+        if let Some(next) = absence.over(read).await? {
             output.end()?;
+            if let Some(limit) = listed.limit.filter(|_| next.is_some())
+                && !std::mem::replace(&mut is_cut_told, true)
+            {
+                output.printer().remark(&cut_text(limit, T::PLURAL));
+            }
             absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
         }
     }
+}
+
+/// What is said of rows behind those that a watch shows.
+fn cut_text(limit: u32, noun: &str) -> String {
+    format!(
+        "more {noun} follow: with --limit {limit} the watch shows the first {limit} alone, whichever these are"
+    )
 }
 
 /// Shows a status again after each change. `fetch` gets how many rows a screen has.

@@ -155,6 +155,11 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         Self { is_log: true, ..Self::new(printer, none) }
     }
 
+    /// Returns true if it is drawn over the one before.
+    pub(crate) fn is_screen(&self) -> bool {
+        self.screen.is_some()
+    }
+
     /// The most rows that are shown; `None`: all.
     pub(crate) fn rows_max(&self) -> Option<u32> {
         self.screen.as_ref().map(|_| u32::try_from(Screen::lines()).unwrap_or(u32::MAX))

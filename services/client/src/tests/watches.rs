@@ -147,6 +147,7 @@ fn summary(item: EndpointItem) -> (&'static str, Vec<u32>) {
         EndpointItem::Published(endpoint) => ("published", vec![endpoint.index]),
         EndpointItem::Withdrawn(gone) => ("withdrawn", vec![gone.index]),
         EndpointItem::Bookmark(_) => ("bookmark", Vec::new()),
+        EndpointItem::Absent(_) => ("absent", Vec::new()),
         EndpointItem::Resync(_) => ("resync", Vec::new()),
     }
 }

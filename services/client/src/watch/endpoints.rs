@@ -10,10 +10,11 @@ use tonic::{Status, Streaming};
 
 use crate::call::{Client, ItemStream, rpc};
 use crate::error::ClientError;
+use crate::outage::GatewayAbsence;
 use crate::watch::follow::{Followed, WatchFeed, WatchFollower};
 
 /// An item of the watch of endpoints.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum EndpointItem {
     /// Every present endpoint: replaces whatever was known before.
     Snapshot {
@@ -27,6 +28,8 @@ pub enum EndpointItem {
     Withdrawn(EndpointWithdrawn),
     /// All changes up to the cursor were yielded.
     Bookmark(Cursor),
+    /// No gateway answers. The watch goes on as soon as one does; the endpoints of before may be used meanwhile.
+    Absent(GatewayAbsence),
     /// The gateway cannot resume this watch; the text says why. A snapshot follows.
     Resync(String),
 }
@@ -113,8 +116,7 @@ impl Watching {
                     self.snapshot = Some(Vec::new());
                     continue;
                 }
-                // A caller of endpoints has the last ones, and waits.
-                Followed::Absent(_) => continue,
+                Followed::Absent(absence) => return Ok(EndpointItem::Absent(absence)),
                 Followed::Trimmed(why) => {
                     self.snapshot = Some(Vec::new());
                     return Ok(EndpointItem::Resync(why));
