@@ -144,9 +144,16 @@ async fn a_job_that_does_not_come_back_ends_the_restart_of_those_after_it() {
     let stopped = cell.borough(&words).await.ended(1);
     assert_eq!(fields(&stopped.json(), "restarted"), [("front", &json!([0]))]);
     let stopped = stopped.warns("error: 2 of 3 jobs: not restarted\n  ").warns("not healthy after 2s");
-    stopped.warns("\n  1 job left alone after that\n").warns("borough job restart tester/slow --from 0");
+    stopped.warns("\n  1 job left alone after that\n").warns(
+        "to go on with what is left: borough job restart -l 'app=shop' --from tester/slow/0 --timeout 2s\n",
+    );
     let zoo = cell.tasks("zoo").await;
     assert!(zoo.len() == 1 && zoo[0].incarnation == 1, "{zoo:?}");
+    // What it names does just that.
+    let rest = ["--yes", "job", "restart", "-l", "app=shop", "--from", "tester/slow/0", "-o", "json"];
+    let rest = cell.borough(&rest).await.ended(0).json();
+    let names: Vec<&str> = fields(&rest, "restarted").into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["slow", "zoo"]);
     cell.borough(&["--yes", "job", "stop", "-l", "app=shop"]).await.ended(0);
     cell.finish().await;
 }

@@ -43,6 +43,7 @@ mod role;
 mod rollout;
 mod secret;
 mod setting;
+mod several;
 mod silent;
 mod singular;
 mod stop;

@@ -25,12 +25,12 @@ const REMOVE_NOTES: &str = "In order: borough node drain NODE, end its agent, bo
 const DRAIN_NOTES: &str = "A task that fits on no other node runs on, and the command shows why. With --label every \
     node is cordoned before the first task moves.";
 
-/// One node, or those with labels.
+/// Some nodes by name, or those with labels.
 #[derive(Clone, Debug, Args)]
 pub struct NodeChoice {
-    /// The node's name
-    #[arg(required_unless_present = "label", conflicts_with = "label")]
-    pub node: Option<String>,
+    /// Names of nodes; several are checked before the first is changed
+    #[arg(value_name = "NODE", required_unless_present = "label", conflicts_with = "label")]
+    pub nodes: Vec<String>,
     /// Instead of NODE: every node with labels or attributes like this; lists them and asks
     #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
     pub label: Vec<LabelMatch>,
@@ -61,10 +61,10 @@ pub enum NodeVerb {
         watching: WatchArguments,
     },
     /// Place no new tasks on a node; running tasks stay
-    #[command(override_usage = "borough node cordon [OPTIONS] <NODE|--label>")]
+    #[command(override_usage = "borough node cordon [OPTIONS] <NODE...|--label>")]
     Cordon(NodeChoice),
     /// Place tasks on a node again; ends a drain
-    #[command(override_usage = "borough node uncordon [OPTIONS] <NODE|--label>")]
+    #[command(override_usage = "borough node uncordon [OPTIONS] <NODE...|--label>")]
     Uncordon(NodeChoice),
     /// Keep tasks that do not tolerate a taint away from a node
     Taint {
@@ -98,8 +98,9 @@ pub enum NodeVerb {
     /// Forget a node that is gone for good: drained or lost, without tasks, and with its agent ended
     #[command(after_help = REMOVE_NOTES)]
     Remove {
-        /// The node's name
-        node: String,
+        /// Names of nodes; several are checked before the first is forgotten
+        #[arg(value_name = "NODE", required = true)]
+        nodes: Vec<String>,
     },
     /// Give a lost node to another agent, whose refusal names this command
     #[command(after_help = ADMIT_WARNING)]
@@ -111,7 +112,7 @@ pub enum NodeVerb {
         identity: String,
     },
     /// Cordon a node, move its tasks to others, and wait until they run there
-    #[command(after_help = DRAIN_NOTES, override_usage = "borough node drain [OPTIONS] <NODE|--label>")]
+    #[command(after_help = DRAIN_NOTES, override_usage = "borough node drain [OPTIONS] <NODE...|--label>")]
     Drain(DrainArguments),
 }
 

@@ -11,7 +11,7 @@ use super::list::{JobLabels, ListArguments, TaskOrJobState, label_match, task_or
 use super::log::{AttemptChoice, attempt};
 use super::number::{time_within, timeout, whole};
 use super::target::TargetError;
-use super::{JobTarget, LogShowArguments};
+use super::{JobTarget, LogShowArguments, TaskTarget};
 use crate::jobfile::StarterKind;
 
 /// Verbs on jobs.
@@ -65,10 +65,10 @@ pub enum JobVerb {
     #[command(override_usage = "borough job scale [OPTIONS] <JOB|--label> <COUNT>")]
     Scale(ScaleArguments),
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
-    #[command(override_usage = "borough job stop [OPTIONS] <JOB|--label>")]
+    #[command(override_usage = "borough job stop [OPTIONS] <JOB...|--label>")]
     Stop(StopArguments),
     /// Restart the tasks of a job one at a time, the next one when the last one is healthy again
-    #[command(after_help = RESTART_NOTES, override_usage = "borough job restart [OPTIONS] <JOB|--label>")]
+    #[command(after_help = RESTART_NOTES, override_usage = "borough job restart [OPTIONS] <JOB...|--label>")]
     Restart(RestartArguments),
     /// Forget an ended job at once, with its history, instead of after the cell's retention
     #[command(after_help = PURGE_NOTES)]
@@ -204,12 +204,12 @@ pub struct EditArguments {
     pub wait: WaitArguments,
 }
 
-/// One job, or those with labels.
+/// Some jobs by name, or those with labels.
 #[derive(Clone, Debug, Args)]
 pub struct JobChoice {
-    /// [USER/]JOB
+    /// [USER/]JOB; several are checked before the first is changed
     #[arg(value_name = "JOB", required_unless_present = "label", conflicts_with_all = ["label", "all"])]
-    pub target: Option<JobTarget>,
+    pub targets: Vec<JobTarget>,
     #[command(flatten)]
     pub labels: JobLabels,
 }
@@ -306,6 +306,9 @@ const RESTART_NOTES: &str = "A task that is not healthy in time, or dead for goo
     tasks after it are left alone, and the message tells how to go on. So does Ctrl-C. With --label one job comes after \
     the other, and those after a failed one are left alone.";
 
+/// How long `job restart` waits for one task.
+pub(crate) const RESTART_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// `job restart`.
 #[derive(Clone, Debug, Args)]
 pub struct RestartArguments {
@@ -315,12 +318,54 @@ pub struct RestartArguments {
     #[arg(long, value_name = "INDEXES", value_delimiter = ',', value_parser = indexes)]
     #[arg(conflicts_with_all = ["from", "label"])]
     pub task: Vec<std::ops::RangeInclusive<u32>>,
-    /// Begin with this task [default: 0]
-    #[arg(long, value_name = "INDEX", value_parser = whole(0..=INDEX_MAX), conflicts_with = "label")]
-    pub from: Option<u32>,
+    /// Begin with this task; with --label JOB/INDEX: leave out the jobs before JOB [default: 0]
+    #[arg(long, value_name = "INDEX", value_parser = restart_from)]
+    pub from: Option<RestartFrom>,
     /// Stop if a task is not healthy again after this time, such as 30s or 5m
     #[arg(long, value_parser = timeout, value_name = "TIME", default_value = "5m")]
     pub timeout: Duration,
+}
+
+/// Where a restart begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestartFrom {
+    /// A task of the one job.
+    Index(u32),
+    /// A task of one of the jobs that labels choose.
+    Task(TaskTarget),
+}
+
+fn restart_from(text: &str) -> Result<RestartFrom, String> {
+    if text.contains('/') {
+        return text.parse().map(RestartFrom::Task).map_err(|error: TargetError| error.to_string());
+    }
+    whole(0..=INDEX_MAX)(text).map(RestartFrom::Index)
+}
+
+impl RestartArguments {
+    /// Refuses options that do not go with what is restarted.
+    ///
+    /// # Errors
+    /// What is wrong, as a usage error says it.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let is_labelled = !self.choice.labels.label.is_empty();
+        let is_one = self.choice.targets.len() == 1;
+        match (&self.from, is_labelled) {
+            (Some(RestartFrom::Index(index)), true) => Err(format!(
+                "--from: \"{index}\" is a task of one job; accepted with --label: JOB/INDEX, such as web/{index}"
+            )),
+            (Some(RestartFrom::Task(_)), false) => {
+                Err("--from takes JOB/INDEX with --label only; give an INDEX of the one job".to_owned())
+            }
+            (Some(RestartFrom::Index(_)), false) if !is_one => {
+                Err("--from is for one job, and several are named; give one of them".to_owned())
+            }
+            _ if !self.task.is_empty() && !is_one => {
+                Err("--task is for one job, and several are named; give one of them".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What a purge leaves.
@@ -329,13 +374,16 @@ const PURGE_NOTES: &str = "All earlier jobs of the name are forgotten too. Their
 
 /// `job purge`.
 #[derive(Clone, Debug, Args)]
-#[command(override_usage = "borough job purge <JOB|--all-ended>")]
+#[command(override_usage = "borough job purge <JOB...|--label|--all-ended>")]
 pub struct PurgeArguments {
-    /// [USER/]JOB
-    #[arg(value_name = "JOB", required_unless_present = "all_ended")]
-    pub target: Option<JobTarget>,
+    /// [USER/]JOB; several are checked before the first is forgotten
+    #[arg(value_name = "JOB", required_unless_present_any = ["all_ended", "label"])]
+    #[arg(conflicts_with_all = ["label", "all"])]
+    pub targets: Vec<JobTarget>,
+    #[command(flatten)]
+    pub labels: JobLabels,
     /// Purge every job of yours that has ended
-    #[arg(long, conflicts_with = "target")]
+    #[arg(long, conflicts_with_all = ["targets", "label"])]
     pub all_ended: bool,
 }
 

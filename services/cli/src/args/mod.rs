@@ -43,9 +43,11 @@ pub use connections::ConnectionArguments;
 pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
+pub(crate) use job::RESTART_TIMEOUT;
 pub use job::{
     EditArguments, EvaluateArguments, FileArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments,
-    RestartArguments, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments, WaitArguments,
+    RestartArguments, RestartFrom, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments,
+    WaitArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;

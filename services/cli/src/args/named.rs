@@ -27,14 +27,22 @@ impl Verb {
     }
 }
 
+/// The only one of several. A message about several names each.
+fn only<T>(targets: &[T]) -> Option<&T> {
+    match targets {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
 impl JobVerb {
     fn target(&self) -> Option<&JobTarget> {
         match self {
             Self::Status { target, .. } => target.as_ref(),
-            Self::Purge(arguments) => arguments.target.as_ref(),
+            Self::Purge(arguments) => only(&arguments.targets),
             Self::Edit(arguments) => Some(&arguments.target),
-            Self::Stop(arguments) => arguments.choice.target.as_ref(),
-            Self::Restart(arguments) => arguments.choice.target.as_ref(),
+            Self::Stop(arguments) => only(&arguments.choice.targets),
+            Self::Restart(arguments) => only(&arguments.choice.targets),
             Self::Scale(arguments) => match &arguments.target {
                 Some(ScaleWord::Job(target)) => Some(target),
                 Some(ScaleWord::Number(_)) | None => None,
@@ -53,7 +61,7 @@ impl TaskVerb {
             Self::Status { target, .. } => target.job(),
             Self::Logs(arguments) => arguments.target.job(),
             Self::Exec(arguments) => arguments.target.job(),
-            Self::Stop(arguments) => arguments.target.as_ref()?.job(),
+            Self::Stop(arguments) => only(&arguments.targets)?.job(),
             Self::Signal { target, .. } | Self::Restart { target } => target.job(),
         };
         Some(NamedTarget::Job(target.clone()))
@@ -64,13 +72,13 @@ impl NodeVerb {
     fn node(&self) -> Option<&str> {
         match self {
             Self::List { .. } | Self::Token(_) => None,
-            Self::Drain(arguments) => arguments.choice.node.as_deref(),
-            Self::Cordon(choice) | Self::Uncordon(choice) => choice.node.as_deref(),
+            Self::Drain(arguments) => only(&arguments.choice.nodes).map(String::as_str),
+            Self::Cordon(choice) | Self::Uncordon(choice) => only(&choice.nodes).map(String::as_str),
+            Self::Remove { nodes } => only(nodes).map(String::as_str),
             Self::Status { node, .. }
             | Self::Taint { node, .. }
             | Self::Untaint { node, .. }
             | Self::Label { node, .. }
-            | Self::Remove { node }
             | Self::Admit { node, .. } => Some(node),
         }
     }

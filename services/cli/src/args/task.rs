@@ -68,7 +68,7 @@ pub enum TaskVerb {
         target: TaskTarget,
     },
     /// Stop the running attempt as `restart` does, and start the next one elsewhere if it fits there
-    #[command(after_help = TASK_STOP_NOTES, override_usage = "borough task stop [OPTIONS] <TASK|--label>")]
+    #[command(after_help = TASK_STOP_NOTES, override_usage = "borough task stop [OPTIONS] <TASK...|--label>")]
     Stop(TaskStopArguments),
 }
 
@@ -79,9 +79,9 @@ const TASK_STOP_NOTES: &str = "The job keeps its count, so the task runs again. 
 /// `task stop`.
 #[derive(Clone, Debug, Args)]
 pub struct TaskStopArguments {
-    /// [USER/]JOB/INDEX
+    /// [USER/]JOB/INDEX; several are checked before the first is stopped
     #[arg(value_name = "TASK", required_unless_present = "label", conflicts_with_all = ["label", "all"])]
-    pub target: Option<TaskTarget>,
+    pub targets: Vec<TaskTarget>,
     #[command(flatten)]
     pub labels: JobLabels,
     #[command(flatten)]

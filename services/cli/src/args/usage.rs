@@ -61,15 +61,7 @@ fn verb_of(line: &[OsString]) -> String {
 }
 
 /// Verbs that change one thing by its name, or several by their labels.
-const NAMED_ONE: [&str; 7] = [
-    "borough job stop",
-    "borough job scale",
-    "borough job restart",
-    "borough task stop",
-    "borough node cordon",
-    "borough node uncordon",
-    "borough node drain",
-];
+const NAMED_ONE: [&str; 1] = ["borough job scale"];
 
 /// Characters of a refused word that a message repeats.
 const VALUE_CHARACTERS_MAX: usize = 100;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use borough_client::Client;
 use borough_kv::env::{Clock, SystemClock};
+use borough_proto::v1::LabelMatch;
 use futures::{Stream, StreamExt as _};
 
-use super::confirm::{Intent, confirm};
+use super::confirm::{Intent, Unattended, confirm};
 use crate::args::Global;
 use crate::exit::{Code, Failure, tenths};
-use crate::output::{Printer, Progress, tally};
+use crate::output::{Printer, Progress, is_attended, tally};
 
 /// Names that are listed at most, before the change and of what has failed.
 const NAMES_MAX: usize = 20;
@@ -31,6 +32,16 @@ pub(super) struct BulkChange<'b> {
     pub(super) noun: &'static str,
     /// What an object is afterwards: `stopped`.
     pub(super) done: &'static str,
+    pub(super) by: ChosenBy,
+}
+
+/// How the objects of a change were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChosenBy {
+    /// Nobody has typed their names, so that somebody must look at them.
+    Labels,
+    /// By name. The question is that of the verb for one of them.
+    Names(Unattended),
 }
 
 /// Lists what will be changed, and asks. Without a terminal it takes `--yes`: nobody has typed these names.
@@ -43,8 +54,52 @@ pub(super) fn confirm_all(
 ) -> Result<(), Failure> {
     let listed: Vec<&str> = names.iter().map(String::as_str).collect();
     let such = if names.len() == 1 { "" } else { "s" };
-    printer.remark(&format!("{}{such} with these labels:\n{}", change.noun, names_text(&listed)));
-    confirm(global, client, Intent::forget(change.what), printer)
+    let intent = match change.by {
+        ChosenBy::Labels => {
+            printer.remark(&format!("{}{such} with these labels:\n{}", change.noun, names_text(&listed)));
+            Intent::forget(change.what)
+        }
+        ChosenBy::Names(unattended) => {
+            if is_attended() && !global.yes {
+                printer.remark(&format!("{}{such}:\n{}", change.noun, names_text(&listed)));
+            }
+            Intent::of(change.what, unattended)
+        }
+    };
+    confirm(global, client, intent, printer)
+}
+
+/// Reads each named object, before any is changed. All that fail are named together, and then nothing is changed.
+pub(super) async fn named_read<N: Clone + Eq + Display, O>(
+    names: &[N],
+    noun: &'static str,
+    read: impl AsyncFn(&N) -> Result<O, Failure>,
+) -> Result<Vec<O>, Failure> {
+    let mut once: Vec<N> = Vec::with_capacity(names.len());
+    for name in names {
+        if !once.contains(name) {
+            once.push(name.clone());
+        }
+    }
+    let what = format!("change {}", tally(once.len(), noun));
+    let change =
+        BulkChange { what: &what, noun, done: "found fit", by: ChosenBy::Names(Unattended::Proceed) };
+    let (mut outcome, mut objects) = (BulkOutcome::new(change, once.len()), Vec::with_capacity(once.len()));
+    for (place, name) in once.iter().enumerate() {
+        match read(name).await {
+            Ok(object) => objects.push(object),
+            Err(failure) => outcome.failed(name, failure),
+        }
+        if outcome.is_hopeless() {
+            outcome.left_alone(once.len().saturating_sub(place).saturating_sub(1));
+            break;
+        }
+    }
+    outcome.done().map_err(|failure| {
+        let message = format!("{}; nothing was changed", failure.message());
+        Failure::new(failure.code(), message).with_details(failure.details().to_vec())
+    })?;
+    Ok(objects)
 }
 
 /// Names, one a line, and how many follow.
@@ -54,6 +109,14 @@ fn names_text(names: &[&str]) -> String {
         lines.push(format!("  and {} more", names.len() - NAMES_MAX));
     }
     lines.join("\n")
+}
+
+/// A selector as a person types it in a shell.
+pub(super) fn selector_text(selector: &[LabelMatch]) -> String {
+    let one =
+        |LabelMatch { key, value, not }: &LabelMatch| format!("{key}{}={value}", if *not { "!" } else { "" });
+    let all = selector.iter().map(one).collect::<Vec<_>>().join(",");
+    format!("'{}'", all.replace('\'', r"'\''"))
 }
 
 /// The failure of a verb with labels that nothing has: what `none` says of such a list, or which keys are unknown.
@@ -224,7 +287,8 @@ mod tests {
         assert_eq!(time_left(Duration::from_millis(5), Duration::ZERO), Duration::from_millis(5));
     }
 
-    const CHANGE: BulkChange<'static> = BulkChange { what: "stop 3 jobs", noun: "job", done: "stopped" };
+    const CHANGE: BulkChange<'static> =
+        BulkChange { what: "stop 3 jobs", noun: "job", done: "stopped", by: ChosenBy::Labels };
 
     #[test]
     fn a_long_list_of_names_is_cut() {

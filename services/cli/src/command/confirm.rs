@@ -34,6 +34,10 @@ impl<'i> Intent<'i> {
         Self { what, unattended: Unattended::Refuse }
     }
 
+    pub(crate) fn of(what: &'i str, unattended: Unattended) -> Self {
+        Self { what, unattended }
+    }
+
     /// Refuses what would need an answer where nobody can give one.
     pub(crate) fn possible(&self, global: &Global) -> Result<(), Failure> {
         if global.yes || self.unattended == Unattended::Proceed || is_attended() {

@@ -6,7 +6,7 @@ use borough_proto::v1::{LabelMatch, Node, WatchFilter};
 use super::confirm::{Intent, confirm};
 use super::drain::{drain, staying_explained};
 use super::list::{NoRows, list_page};
-use super::node_bulk::{cordon_all, drain_all, uncordon_all};
+use super::node_bulk::{ChosenNodes, NodesChange, drain_all, nodes_change, remove_all};
 use super::removed::{labels_absent, taints_absent};
 use super::selected::nodes_selected;
 use super::watch::{WatchedView, list_or_watch, status_watch};
@@ -34,14 +34,26 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
         NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
-        NodeVerb::Cordon(choice) => match &choice.node {
-            Some(node) => changed(client.node_cordon(node).await?, printer)?,
-            None => return cordon_all(global, &client, &choice.label, printer).await,
-        },
-        NodeVerb::Uncordon(choice) => match &choice.node {
-            Some(node) => changed(client.node_uncordon(node).await?, printer)?,
-            None => return uncordon_all(global, &client, &choice.label, printer).await,
-        },
+        NodeVerb::Cordon(choice) => {
+            if let [node] = choice.nodes.as_slice() {
+                changed(client.node_cordon(node).await?, printer)?;
+                return Ok(Code::Done);
+            }
+            let chosen = ChosenNodes::of(&client, &choice).await?;
+            let what = NodesChange { verb: "cordon", done: "cordoned" };
+            let cordon = async |node: &str| Ok(client.node_cordon(node).await?);
+            return nodes_change(global, &client, chosen, what, cordon, printer).await;
+        }
+        NodeVerb::Uncordon(choice) => {
+            if let [node] = choice.nodes.as_slice() {
+                changed(client.node_uncordon(node).await?, printer)?;
+                return Ok(Code::Done);
+            }
+            let chosen = ChosenNodes::of(&client, &choice).await?;
+            let what = NodesChange { verb: "uncordon", done: "uncordoned" };
+            let uncordon = async |node: &str| Ok(client.node_uncordon(node).await?);
+            return nodes_change(global, &client, chosen, what, uncordon, printer).await;
+        }
         NodeVerb::Admit { node, identity } => {
             let what = format!("give node {node} to agent {identity}");
             confirm(global, &client, Intent::stop(&what), printer)?;
@@ -57,9 +69,12 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             printer
                 .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
         }
-        NodeVerb::Remove { node } => {
+        NodeVerb::Remove { nodes } => {
+            let [node] = nodes.as_slice() else {
+                return remove_all(global, &client, &nodes, printer).await;
+            };
             confirm(global, &client, Intent::forget(&format!("forget node {node}")), printer)?;
-            client.node_remove(&node).await?;
+            client.node_remove(node).await?;
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
         NodeVerb::Taint { node, taints } => tainted(client.node_taint(&node, taints).await?, printer)?,
@@ -68,7 +83,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             tainted(client.node_untaint(&node, taints).await?, printer)?;
         }
         NodeVerb::Drain(arguments) => {
-            let Some(node) = &arguments.choice.node else {
+            let [node] = arguments.choice.nodes.as_slice() else {
                 return drain_all(global, &client, &arguments, printer).await;
             };
             let what = format!("{} node {node}", drain_intent(&arguments));

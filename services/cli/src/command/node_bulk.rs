@@ -1,65 +1,132 @@
-//! `node cordon`, `node uncordon` and `node drain` of every node with some labels or attributes.
+//! Verbs on several nodes: those that are named, or every one with some labels or attributes.
 
 use borough_client::{Client, DrainMode, NodeFilter};
-use borough_proto::v1::{LabelMatch, Node, Task};
+use borough_proto::v1::{LabelMatch, Node, NodeState, Task};
 use futures::{StreamExt as _, stream};
 
 use super::bulk::{
-    BulkChange, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all, none_selected,
+    BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
+    none_selected, selector_text,
 };
+use super::confirm::Unattended;
 use super::drain::{drain_mode, drain_wait};
 use super::list::NoRows;
 use super::node::drain_intent;
 use super::selected::nodes_unknown;
-use crate::args::{DrainArguments, Global};
+use crate::args::{DrainArguments, Global, NodeChoice};
 use crate::exit::{Code, Failure};
 use crate::output::{NodeOutput, Printer, tally};
 
 const NOUN: &str = "node";
 
-/// The names of the nodes that meet a selector, read page by page.
-async fn nodes_named(client: &Client, selector: &[LabelMatch]) -> Result<Vec<String>, Failure> {
-    let unknown = nodes_unknown(client, selector).await?;
-    let filter = NodeFilter { selector: selector.to_vec(), ..NodeFilter::default() };
-    let nodes = client.node_list_of(&filter).await?;
-    // A mistyped key of `!=` would choose everything.
-    if !unknown.is_empty() || nodes.is_empty() {
-        let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen: true, others: &[] };
-        return Err(none_selected(&unknown, &none.text()).with_hint("borough node list -o wide"));
+/// The nodes that a verb on several is for.
+pub(super) struct ChosenNodes {
+    pub(super) names: Vec<String>,
+    pub(super) by: ChosenBy,
+}
+
+impl ChosenNodes {
+    /// The nodes that a command line chooses.
+    pub(super) async fn of(client: &Client, choice: &NodeChoice) -> Result<Self, Failure> {
+        if choice.nodes.is_empty() {
+            return Self::labelled(client, &choice.label).await;
+        }
+        Self::named(client, &choice.nodes, Unattended::Proceed, |_| Ok(())).await
     }
-    Ok(nodes.into_iter().map(|node| node.name).collect())
+
+    /// Those that are named, of which each exists and fits.
+    async fn named(
+        client: &Client,
+        nodes: &[String],
+        unattended: Unattended,
+        check: fn(&Node) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let read = async |node: &String| {
+            let row = client.node_get(node).await?;
+            check(&row).map(|()| row.name)
+        };
+        let names = named_read(nodes, NOUN, read).await?;
+        Ok(Self { names, by: ChosenBy::Names(unattended) })
+    }
+
+    /// Those that meet a selector, read page by page.
+    pub(super) async fn labelled(client: &Client, selector: &[LabelMatch]) -> Result<Self, Failure> {
+        let unknown = nodes_unknown(client, selector).await?;
+        let filter = NodeFilter { selector: selector.to_vec(), ..NodeFilter::default() };
+        let nodes = client.node_list_of(&filter).await?;
+        // A mistyped key of `!=` would choose everything.
+        if !unknown.is_empty() || nodes.is_empty() {
+            let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen: true, others: &[] };
+            return Err(none_selected(&unknown, &none.text()).with_hint("borough node list -o wide"));
+        }
+        let names = nodes.into_iter().map(|node| node.name).collect();
+        Ok(Self { names, by: ChosenBy::Labels })
+    }
 }
 
-pub(super) async fn cordon_all(
-    global: &Global,
-    client: &Client,
-    selector: &[LabelMatch],
-    printer: &Printer,
-) -> Result<Code, Failure> {
-    let nodes = nodes_named(client, selector).await?;
-    let what = format!("cordon {}", tally(nodes.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "cordoned" };
-    confirm_all(global, client, change, &nodes, printer)?;
-    let mut outcome = BulkOutcome::new(change, nodes.len());
-    let cordon = async |node: &String| Ok(client.node_cordon(node).await?);
-    let cordoned = outcome.each(&nodes, Clone::clone, cordon, printer).await;
-    shown(cordoned, outcome, printer)
+/// What a verb does to each of several nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodesChange<'c> {
+    /// In the imperative, before the number of the nodes: `cordon`.
+    pub(super) verb: &'c str,
+    /// What a node is afterwards: `cordoned`.
+    pub(super) done: &'static str,
 }
 
-pub(super) async fn uncordon_all(
+/// Changes each of the nodes, after a question, and shows what they are then.
+pub(super) async fn nodes_change(
     global: &Global,
     client: &Client,
-    selector: &[LabelMatch],
+    chosen: ChosenNodes,
+    what: NodesChange<'_>,
+    change: impl AsyncFn(&str) -> Result<Node, Failure>,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let nodes = nodes_named(client, selector).await?;
-    let what = format!("uncordon {}", tally(nodes.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "uncordoned" };
-    confirm_all(global, client, change, &nodes, printer)?;
-    let mut outcome = BulkOutcome::new(change, nodes.len());
-    let uncordon = async |node: &String| Ok(client.node_uncordon(node).await?);
-    let uncordoned = outcome.each(&nodes, Clone::clone, uncordon, printer).await;
-    shown(uncordoned, outcome, printer)
+    let ChosenNodes { names, by } = chosen;
+    let text = format!("{} {}", what.verb, tally(names.len(), NOUN));
+    let bulk = BulkChange { what: &text, noun: NOUN, done: what.done, by };
+    confirm_all(global, client, bulk, &names, printer)?;
+    let mut outcome = BulkOutcome::new(bulk, names.len());
+    let each = async |node: &String| change(node).await;
+    let changed = outcome.each(&names, Clone::clone, each, printer).await;
+    shown(changed, outcome, printer)
+}
+
+/// Forgets several nodes. Each is checked before the first is forgotten.
+pub(super) async fn remove_all(
+    global: &Global,
+    client: &Client,
+    nodes: &[String],
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let chosen = ChosenNodes::named(client, nodes, Unattended::Refuse, removable_check).await?;
+    let ChosenNodes { names, by } = chosen;
+    let what = format!("forget {}", tally(names.len(), NOUN));
+    let change = BulkChange { what: &what, noun: NOUN, done: "removed", by };
+    confirm_all(global, client, change, &names, printer)?;
+    let mut outcome = BulkOutcome::new(change, names.len());
+    let remove = async |node: &String| {
+        client.node_remove(node).await?;
+        printer.remark(&format!("{node}: removed from cell {}", client.cell()));
+        Ok(())
+    };
+    outcome.each(&names, Clone::clone, remove, printer).await;
+    outcome.done()
+}
+
+/// Refuses a node that the gateway would not forget, as far as its row shows.
+fn removable_check(node: &Node) -> Result<(), Failure> {
+    let name = &node.name;
+    if node.schedulable && node.state() != NodeState::Lost {
+        let text =
+            format!("node {name} takes tasks: borough node drain {name}, end its agent, then remove it");
+        return Err(Failure::new(Code::Refused, text));
+    }
+    if node.tasks > 0 {
+        let tasks = tally(usize::try_from(node.tasks).unwrap_or(usize::MAX), "task");
+        return Err(Failure::new(Code::Refused, format!("node {name} still has {tasks}")));
+    }
+    Ok(())
 }
 
 /// Drains nodes. All are cordoned first: a task that leaves one must not move to the next.
@@ -69,9 +136,9 @@ pub(super) async fn drain_all(
     arguments: &DrainArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let nodes = nodes_named(client, &arguments.choice.label).await?;
+    let ChosenNodes { names: nodes, by } = ChosenNodes::of(client, &arguments.choice).await?;
     let what = format!("{} {}", drain_intent(arguments), tally(nodes.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "drained" };
+    let change = BulkChange { what: &what, noun: NOUN, done: "drained", by };
     confirm_all(global, client, change, &nodes, printer)?;
     let mut outcome = BulkOutcome::new(change, nodes.len());
     let cordon = async |node: &String| Ok(client.node_cordon(node).await.map(|_| node.clone())?);
@@ -89,26 +156,22 @@ pub(super) async fn drain_all(
         return shown(drained.into_iter().map(|(node, _)| node).collect(), outcome, printer);
     }
     let emptied = all_emptied(client, drained, arguments, &mut outcome, printer).await;
-    let selector = selector_text(&arguments.choice.label);
-    shown(emptied, outcome, printer).map_err(|failure| drain_hinted(failure, &selector))
+    let choice = match by {
+        ChosenBy::Labels => format!("-l {}", selector_text(&arguments.choice.label)),
+        ChosenBy::Names(_) => nodes.join(" "),
+    };
+    shown(emptied, outcome, printer).map_err(|failure| drain_hinted(failure, &choice))
 }
 
 /// The failure of a drain whose wait has ended before all nodes were empty, with what to run next.
-fn drain_hinted(failure: Failure, selector: &str) -> Failure {
+fn drain_hinted(failure: Failure, choice: &str) -> Failure {
     if failure.code() != Code::NotDone || failure.hint().is_some() {
         return failure;
     }
     failure.with_hint(format!(
-        "why tasks are left: borough node drain NODE; to stop them: borough node drain -l '{selector}' --force; to end the \
-         drains: borough node uncordon -l '{selector}'"
+        "why tasks are left: borough node drain NODE; to stop them: borough node drain {choice} --force; to end the \
+         drains: borough node uncordon {choice}"
     ))
-}
-
-/// A selector as a person types it.
-fn selector_text(selector: &[LabelMatch]) -> String {
-    let one =
-        |LabelMatch { key, value, not }: &LabelMatch| format!("{key}{}={value}", if *not { "!" } else { "" });
-    selector.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 /// Waits until the tasks of the nodes run elsewhere.
@@ -165,8 +228,9 @@ mod tests {
     fn a_wait_for_several_drains_that_ends_early_says_what_to_run() {
         let one = |key: &str, not| LabelMatch { key: key.to_owned(), value: "r1".to_owned(), not };
         let selector = selector_text(&[one("rack", false), one("zone", true)]);
-        assert_eq!(selector, "rack=r1,zone!=r1");
-        let failure = drain_hinted(Failure::new(Code::NotDone, "2 of 2 nodes: not drained"), &selector);
+        assert_eq!(selector, "'rack=r1,zone!=r1'");
+        let failure =
+            drain_hinted(Failure::new(Code::NotDone, "2 of 2 nodes: not drained"), &format!("-l {selector}"));
         let hint = failure.hint().unwrap_or_default();
         assert!(hint.contains("borough node drain -l 'rack=r1,zone!=r1' --force"), "{hint}");
         // The failure of a single node has its own.

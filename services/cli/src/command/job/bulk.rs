@@ -1,4 +1,4 @@
-//! `job stop`, `job scale` and `job restart` of every job with some labels.
+//! `job stop`, `job scale` and `job restart` of several jobs: those that are named, or every one with some labels.
 
 use std::time::Duration;
 
@@ -8,12 +8,17 @@ use futures::{StreamExt as _, stream};
 
 use super::deadline::WaitLimits;
 use super::progress::{Goal, NextAttempt};
-use super::restart::restart_job;
+use super::restart::{RestartStopped, restart_job, running_check};
 use super::wait::{WaitingOutput, wait};
-use crate::args::{Global, JobLabels, RestartArguments, StopArguments, WaitArguments};
-use crate::command::bulk::{
-    BulkChange, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all, none_selected,
+use crate::args::{
+    Global, JobChoice, JobLabels, JobTarget, RESTART_TIMEOUT, RestartArguments, RestartFrom, StopArguments,
+    WaitArguments,
 };
+use crate::command::bulk::{
+    BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
+    none_selected, selector_text,
+};
+use crate::command::confirm::Unattended;
 use crate::command::list::NoRows;
 use crate::command::selected::jobs_unknown;
 use crate::exit::{Code, Failure};
@@ -21,13 +26,45 @@ use crate::output::{JobView, Printer, Progress, RestartedView, tally};
 
 const NOUN: &str = "job";
 
-/// The jobs that a verb with labels is for.
-struct LabelledJobs {
-    jobs: Vec<Job>,
-    names: Vec<String>,
+/// The jobs that a verb on several is for.
+pub(in crate::command) struct ChosenJobs {
+    pub(in crate::command) jobs: Vec<Job>,
+    pub(in crate::command) names: Vec<String>,
+    pub(in crate::command) by: ChosenBy,
 }
 
-impl LabelledJobs {
+/// Which jobs a verb takes, of those with labels and of those that are named.
+pub(in crate::command) struct FitJobs<'f> {
+    /// Empty for all that are not over.
+    pub(in crate::command) states: &'f [JobState],
+    /// The plural that says which these are.
+    pub(in crate::command) rows: &'static str,
+    pub(in crate::command) unattended: Unattended,
+    /// Refuses a job that is named and does not fit.
+    pub(in crate::command) check: fn(&JobRef, &Job) -> Result<(), Failure>,
+}
+
+impl ChosenJobs {
+    /// The jobs that a command line chooses.
+    pub(in crate::command) async fn of(
+        client: &Client,
+        targets: &[JobTarget],
+        labels: &JobLabels,
+        fit: FitJobs<'_>,
+    ) -> Result<Self, Failure> {
+        if targets.is_empty() {
+            return Self::read(client, labels, fit.states, fit.rows).await;
+        }
+        let wanted: Vec<JobRef> = targets.iter().map(|target| target.resolve(client.user())).collect();
+        let read = async |job: &JobRef| {
+            let row = client.job_get(job).await?.job.unwrap_or_default();
+            (fit.check)(job, &row).map(|()| row)
+        };
+        let jobs = named_read(&wanted, NOUN, read).await?;
+        let names = jobs.iter().map(|job| named(job).to_string()).collect();
+        Ok(Self { jobs, names, by: ChosenBy::Names(fit.unattended) })
+    }
+
     /// Reads them page by page. `states` is empty for all that are not over; `rows` says which these are.
     async fn read(
         client: &Client,
@@ -39,7 +76,8 @@ impl LabelledJobs {
         let unknown = jobs_unknown(client, &user, &labels.label).await?;
         let (selector, states) = (labels.label.clone(), states.to_vec());
         let filter = JobFilter { user: user.clone(), selector, states, ..JobFilter::default() };
-        let jobs = client.job_list(&filter).await?;
+        let mut jobs = client.job_list(&filter).await?;
+        jobs.sort_by(|one, other| (&one.user, &one.name).cmp(&(&other.user, &other.name)));
         // A mistyped key of `!=` would choose everything.
         if !unknown.is_empty() || jobs.is_empty() {
             let others: &[_] = if labels.all { &[] } else { &[("of every user", "borough job list --all")] };
@@ -47,7 +85,7 @@ impl LabelledJobs {
             return Err(none_selected(&unknown, &none.text()));
         }
         let names = jobs.iter().map(|job| named(job).to_string()).collect();
-        Ok(Self { jobs, names })
+        Ok(Self { jobs, names, by: ChosenBy::Labels })
     }
 }
 
@@ -61,10 +99,11 @@ pub(super) async fn stop_all(
     arguments: &StopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let LabelledJobs { jobs, names } =
-        LabelledJobs::read(client, &arguments.choice.labels, &[], "jobs").await?;
+    let JobChoice { targets, labels } = &arguments.choice;
+    let fit = FitJobs { states: &[], rows: "jobs", unattended: Unattended::Proceed, check: |_, _| Ok(()) };
+    let ChosenJobs { jobs, names, by } = ChosenJobs::of(client, targets, labels, fit).await?;
     let what = format!("stop {}", tally(jobs.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "stopped" };
+    let change = BulkChange { what: &what, noun: NOUN, done: "stopped", by };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let stop = async |job: &Job| {
@@ -85,9 +124,9 @@ pub(super) async fn scale_all(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let states = [JobState::Waiting, JobState::Running];
-    let LabelledJobs { jobs, names } = LabelledJobs::read(client, labels, &states, "jobs").await?;
+    let ChosenJobs { jobs, names, by } = ChosenJobs::read(client, labels, &states, "jobs").await?;
     let what = format!("scale {} to {count}", tally(jobs.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "scaled and up" };
+    let change = BulkChange { what: &what, noun: NOUN, done: "scaled and up", by };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let scale = async |job: &Job| {
@@ -148,32 +187,76 @@ pub(super) async fn restart_all(
     arguments: &RestartArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let labels = &arguments.choice.labels;
-    let LabelledJobs { jobs, names } =
-        LabelledJobs::read(client, labels, &[JobState::Running], "running jobs").await?;
+    let JobChoice { targets, labels } = &arguments.choice;
+    let fit = FitJobs {
+        states: &[JobState::Running],
+        rows: "running jobs",
+        unattended: Unattended::Proceed,
+        check: running_check,
+    };
+    let ChosenJobs { jobs, names, by } = ChosenJobs::of(client, targets, labels, fit).await?;
+    let (first, from) = restart_begin(client, arguments, &jobs)?;
+    let (jobs, names) = (jobs.get(first..).unwrap_or_default(), names.get(first..).unwrap_or_default());
     let whose = tally(jobs.len(), NOUN);
     let what = format!("restart the tasks of {whose}, one at a time");
-    let change = BulkChange { what: &what, noun: NOUN, done: "restarted" };
-    confirm_all(global, client, change, &names, printer)?;
+    let change = BulkChange { what: &what, noun: NOUN, done: "restarted", by };
+    confirm_all(global, client, change, names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let mut views = Vec::with_capacity(jobs.len());
     for (place, job) in jobs.iter().enumerate() {
-        match restart_job(client, &named(job), arguments, printer).await {
+        let from = from.filter(|_| place == 0);
+        match restart_job(client, &named(job), arguments, from, printer).await {
             Ok(view) => views.push(view),
-            Err(failure) => {
-                let hint = failure.hint().map(str::to_owned);
+            Err(RestartStopped { failure, at }) => {
+                let rest = names.get(place..).unwrap_or_default();
+                let next = restart_rest(arguments, rest, at.or(from).unwrap_or(0));
+                let hint = failure.hint().map_or_else(|| next.clone(), |hint| format!("{hint}; {next}"));
                 outcome.failed(named(job), failure);
                 outcome.left_alone(jobs.len() - place - 1);
                 restarted_show(&views, printer)?;
-                return outcome.done().map_err(|failed| match hint {
-                    Some(hint) => failed.with_hint(hint),
-                    None => failed,
-                });
+                return outcome.done().map_err(|failed| failed.with_hint(hint));
             }
         }
     }
     restarted_show(&views, printer)?;
     outcome.done()
+}
+
+/// The place of the first job that is restarted, and its first task.
+fn restart_begin(
+    client: &Client,
+    arguments: &RestartArguments,
+    jobs: &[Job],
+) -> Result<(usize, Option<u32>), Failure> {
+    let Some(RestartFrom::Task(target)) = &arguments.from else { return Ok((0, None)) };
+    let task = target.resolve(client.user());
+    let place = jobs.iter().position(|job| named(job) == task.job);
+    place.map(|place| (place, Some(task.index))).ok_or_else(|| {
+        let message = format!("--from: {} is none of the running jobs with these labels", task.job);
+        Failure::new(Code::NotFound, message).with_hint("leave out --from to begin with the first of them")
+    })
+}
+
+/// The command that goes on with exactly what is left: the first of `rest` from task `index` on, and those after it.
+fn restart_rest(arguments: &RestartArguments, rest: &[String], index: u32) -> String {
+    let timeout = match arguments.timeout {
+        RESTART_TIMEOUT => String::new(),
+        timeout => format!(" --timeout {}", humantime::format_duration(timeout).to_string().replace(' ', "")),
+    };
+    let Some((first, others)) = rest.split_first() else { return String::new() };
+    let JobLabels { label, all } = &arguments.choice.labels;
+    if !label.is_empty() {
+        let (selector, all) = (selector_text(label), if *all { " --all" } else { "" });
+        return format!(
+            "to go on with what is left: borough job restart -l {selector}{all} --from {first}/{index}{timeout}"
+        );
+    }
+    let then = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; then borough job restart {}{timeout}", others.join(" "))
+    };
+    format!("to go on with what is left: borough job restart {first} --from {index}{timeout}{then}")
 }
 
 fn restarted_show(views: &[RestartedView], printer: &Printer) -> Result<(), Failure> {
@@ -211,4 +294,46 @@ pub(in crate::command) async fn all_again(
         let message = format!("{job}: not each of {count} runs again after {after}; the restarts go on");
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Arguments, JobVerb, Verb};
+
+    #[test]
+    fn an_ended_restart_goes_on_with_exactly_what_is_left() {
+        let next = |line: &str, rest: &[&str], index| {
+            let Verb::Job(JobVerb::Restart(arguments)) = Arguments::read(line.split(' ')).unwrap().verb
+            else {
+                panic!("{line}");
+            };
+            arguments.check().unwrap();
+            let rest: Vec<String> = rest.iter().map(|name| (*name).to_owned()).collect();
+            restart_rest(&arguments, &rest, index)
+        };
+        assert_eq!(
+            next("borough job restart -l app=shop,tier!=db --all --timeout 90s", &["ann/b", "ann/c"], 3),
+            "to go on with what is left: borough job restart -l 'app=shop,tier!=db' --all --from ann/b/3 --timeout 1m30s"
+        );
+        assert_eq!(
+            next("borough job restart a b c d", &["ann/b", "ann/c", "ann/d"], 0),
+            "to go on with what is left: borough job restart ann/b --from 0; then borough job restart ann/c ann/d"
+        );
+    }
+
+    #[test]
+    fn options_of_one_job_are_refused_for_several() {
+        let check = |line: &str| match Arguments::read(line.split(' ')).unwrap().verb {
+            Verb::Job(JobVerb::Restart(arguments)) => arguments.check().map_err(|text| text[..6].to_owned()),
+            other => panic!("{other:?}"),
+        };
+        for line in ["a --from 2", "a --task 1", "a b", "-l app=x --from ann/a/2", "-l app=x"] {
+            assert_eq!(check(&format!("borough job restart {line}")), Ok(()), "{line}");
+        }
+        for line in ["a b --from 2", "a --from a/2", "-l app=x --from 2"] {
+            assert_eq!(check(&format!("borough job restart {line}")), Err("--from".to_owned()), "{line}");
+        }
+        assert_eq!(check("borough job restart a b --task 2"), Err("--task".to_owned()));
+    }
 }

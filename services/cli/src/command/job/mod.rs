@@ -41,7 +41,7 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Scale(arguments) => scale(global, &arguments, printer).await,
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
-            let Some(target) = &arguments.choice.target else {
+            let [target] = arguments.choice.targets.as_slice() else {
                 return bulk::stop_all(global, &client, &arguments, printer).await;
             };
             let job = target.resolve(client.user());
@@ -80,9 +80,10 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;
-            match arguments.target {
-                Some(target) => purge::purge(global, &client, &target.resolve(client.user()), printer).await,
-                None => purge::purge_all(global, &client, printer).await,
+            match arguments.targets.as_slice() {
+                [target] => purge::purge(global, &client, &target.resolve(client.user()), printer).await,
+                _ if arguments.all_ended => purge::purge_all(global, &client, printer).await,
+                _ => purge::purge_chosen(global, &client, &arguments, printer).await,
             }
         }
         JobVerb::Label { target, labels } => {

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use borough_client::{Client, ClientError, JobFilter, JobRef, LabelChange};
 use borough_proto::v1::{Job, JobState};
 
-use crate::args::Global;
-use crate::command::confirm::{Intent, confirm};
+use super::bulk::{ChosenJobs, FitJobs};
+use crate::args::{Global, PurgeArguments};
+use crate::command::bulk::{BulkChange, BulkOutcome, confirm_all};
+use crate::command::confirm::{Intent, Unattended, confirm};
+
 use crate::command::list::NoRows;
 use crate::command::removed::labels_absent;
 use crate::exit::{Code, Failure};
@@ -62,6 +65,45 @@ pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printe
     let none = NoRows { rows: "ended jobs", user, cell, chosen: false, others: &[] };
     printer.list(&views, &none.text())?;
     Ok(Code::Done)
+}
+
+/// The states of jobs that are over.
+const OVER: [JobState; 4] =
+    [JobState::Succeeded, JobState::Failed, JobState::Stopped, JobState::DependencyFailed];
+
+/// Forgets several ended jobs: those that are named, or those with labels.
+pub(super) async fn purge_chosen(
+    global: &Global,
+    client: &Client,
+    arguments: &PurgeArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let fit =
+        FitJobs { states: &OVER, rows: "ended jobs", unattended: Unattended::Refuse, check: over_check };
+    let chosen = ChosenJobs::of(client, &arguments.targets, &arguments.labels, fit).await?;
+    // A name may have several ended jobs, and a purge forgets all of them.
+    let of = |job: &Job| JobRef::new(job.user.as_str(), job.name.as_str());
+    let jobs: BTreeSet<JobRef> = chosen.jobs.iter().map(of).collect();
+    let jobs: Vec<JobRef> = jobs.into_iter().collect();
+    let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    let whose = if jobs.len() == 1 { "its" } else { "their" };
+    let what = format!("forget {} with {whose} history and output", tally(jobs.len(), "ended job"));
+    let change = BulkChange { what: &what, noun: "job", done: "forgotten", by: chosen.by };
+    confirm_all(global, client, change, &names, printer)?;
+    let mut outcome = BulkOutcome::new(change, jobs.len());
+    let purge = async |job: &JobRef| Ok(purged(client, job).await?);
+    let views = outcome.each(&jobs, ToString::to_string, purge, printer).await;
+    printer.list(&views, "")?;
+    outcome.done()
+}
+
+/// Refuses a job that is not over.
+fn over_check(name: &JobRef, job: &Job) -> Result<(), Failure> {
+    if is_over(job) {
+        return Ok(());
+    }
+    let text = format!("job {name} is not over: borough job stop {name}, then purge it");
+    Err(Failure::new(Code::Refused, text))
 }
 
 fn is_over(job: &Job) -> bool {

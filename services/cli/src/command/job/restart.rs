@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use borough_client::{Client, JobRef, TaskRef};
 use borough_kv::env::SystemClock;
-use borough_proto::v1::{JobState, Task, TaskState};
+use borough_proto::v1::{Job, JobState, Task, TaskState};
 
 use super::bulk::restart_all;
 use super::deadline::WaitLimits;
 use super::progress::{Goal, KnownJob, NextAttempt};
 use super::wait::WaitingOutput;
-use crate::args::{Global, RestartArguments};
+use crate::args::{Global, RestartArguments, RestartFrom};
 use crate::command::attempts::TaskAttempts;
 use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure};
@@ -22,26 +22,60 @@ pub(super) async fn restart(
     arguments: &RestartArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let Some(target) = &arguments.choice.target else {
+    arguments
+        .check()
+        .map_err(|message| Failure::new(Code::Usage, message).with_hint("borough job restart --help"))?;
+    let [target] = arguments.choice.targets.as_slice() else {
         return restart_all(global, client, arguments, printer).await;
     };
     let job = target.resolve(client.user());
     let row = client.job_get(&job).await?.job.unwrap_or_default();
-    if row.state() != JobState::Running {
-        let state = word(row.state().as_str_name(), "JOB_STATE_");
-        let message = format!("job {job} is {state}: only a running job has tasks to restart");
-        return Err(Failure::new(Code::Refused, message));
-    }
+    running_check(&job, &row)?;
+    let from = match arguments.from {
+        Some(RestartFrom::Index(index)) => Some(index),
+        Some(RestartFrom::Task(_)) | None => None,
+    };
     let named = arguments.task.iter().map(|range| *range.end());
-    absent_refuse(named.chain(arguments.from), &job, count_with_surge(&row))?;
+    absent_refuse(named.chain(from), &job, count_with_surge(&row))?;
     let what = match indexes(&arguments.task).as_slice() {
         [] => format!("restart the tasks of job {job}, one at a time"),
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
     };
     confirm(global, client, Intent::stop(&what), printer)?;
-    let view = restart_job(client, &job, arguments, printer).await?;
+    let ended = restart_job(client, &job, arguments, from, printer).await;
+    let view =
+        ended.map_err(|RestartStopped { failure, at }| match at.filter(|_| arguments.task.is_empty()) {
+            None => failure,
+            Some(at) => {
+                hint_add(failure, &format!("to go on with it: borough job restart {job} --from {at}"))
+            }
+        })?;
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
+}
+
+/// Refuses a job without tasks to restart.
+pub(super) fn running_check(job: &JobRef, row: &Job) -> Result<(), Failure> {
+    if row.state() == JobState::Running {
+        return Ok(());
+    }
+    let state = word(row.state().as_str_name(), "JOB_STATE_");
+    let message = format!("job {job} is {state}: only a running job has tasks to restart");
+    Err(Failure::new(Code::Refused, message))
+}
+
+/// The failure with a further command in its hint.
+pub(super) fn hint_add(failure: Failure, next: &str) -> Failure {
+    let hint = failure.hint().map_or_else(|| next.to_owned(), |hint| format!("{hint}; {next}"));
+    failure.with_hint(hint)
+}
+
+/// Why a restart of one job has ended early.
+pub(super) struct RestartStopped {
+    /// Without the command that goes on.
+    pub(super) failure: Failure,
+    /// The task that was restarted last; `None`: none was.
+    pub(super) at: Option<u32>,
 }
 
 /// Restarts the tasks of one job.
@@ -49,9 +83,10 @@ pub(super) async fn restart_job(
     client: &Client,
     job: &JobRef,
     arguments: &RestartArguments,
+    from: Option<u32>,
     printer: &Printer,
-) -> Result<RestartedView, Failure> {
-    let mut rolling = Rolling { client, job, arguments, done: Vec::new(), left: Vec::new(), at: None };
+) -> Result<RestartedView, RestartStopped> {
+    let mut rolling = Rolling { client, job, arguments, from, done: Vec::new(), left: Vec::new(), at: None };
     let mut progress = Progress::new(printer);
     let mut waiting = WaitingOutput::new(client, job, WaitLimits::default(), &mut progress);
     let ended = tokio::select! {
@@ -91,6 +126,8 @@ struct Rolling<'r> {
     client: &'r Client,
     job: &'r JobRef,
     arguments: &'r RestartArguments,
+    /// The first task.
+    from: Option<u32>,
     /// The tasks that are healthy again, in the order of their restarts.
     done: Vec<u32>,
     left: Vec<LeftTaskView>,
@@ -125,7 +162,7 @@ impl RestartedTask {
 impl Rolling<'_> {
     async fn run(&mut self, waiting: &mut WaitingOutput<'_, '_>) -> Result<(), Failure> {
         let mut watched = waiting.open().await?;
-        let wanted = wanted(self.arguments, &watched.known);
+        let wanted = wanted(self.arguments, self.from, &watched.known);
         for (place, &index) in wanted.iter().enumerate() {
             let idle = why_idle(watched.known.tasks.get(&index), now_ms())
                 .filter(|_| self.arguments.task.is_empty());
@@ -150,23 +187,20 @@ impl Rolling<'_> {
         Ok(())
     }
 
-    /// The failure, with what was done before it and how to go on.
-    fn stopped(&self, failure: &Failure) -> Failure {
+    /// The failure, with what was done before it.
+    fn stopped(&self, failure: &Failure) -> RestartStopped {
         let before = match self.done.as_slice() {
             [] => "no task was restarted before".to_owned(),
             done => format!("restarted before: {} {}", plural(done.len()), ranges(done)),
         };
         let stopped = Failure::new(failure.code(), failure.message());
         let mut details = failure.details().to_vec();
-        let Some(at) = self.at else { return stopped.with_details(details) };
-        details.push(format!("stopped at task {}; {before}", at.index));
-        let Self { job, .. } = self;
-        let again = if self.arguments.task.is_empty() {
-            format!("; to go on with it: borough job restart {job} --from {}", at.index)
-        } else {
-            String::new()
+        let Some(at) = self.at else {
+            return RestartStopped { failure: stopped.with_details(details), at: None };
         };
-        stopped.with_details(details).with_hint(format!("{}{again}", at.hint(job)))
+        details.push(format!("stopped at task {}; {before}", at.index));
+        let failure = stopped.with_details(details).with_hint(at.hint(self.job));
+        RestartStopped { failure, at: Some(at.index) }
     }
 }
 
@@ -176,9 +210,9 @@ fn late(state: &str, timeout: Duration) -> Failure {
 }
 
 /// The tasks to restart: those that the user names, or all from the first one on.
-fn wanted(arguments: &RestartArguments, known: &KnownJob) -> Vec<u32> {
+fn wanted(arguments: &RestartArguments, from: Option<u32>, known: &KnownJob) -> Vec<u32> {
     if arguments.task.is_empty() {
-        return (arguments.from.unwrap_or(0)..known.job.count).collect();
+        return (from.unwrap_or(0)..known.job.count).collect();
     }
     indexes(&arguments.task)
 }
@@ -209,7 +243,6 @@ fn why_idle(task: Option<&Task>, now_ms: i64) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use borough_proto::v1::Job;
     use clap::Parser as _;
 
     use super::*;
@@ -222,10 +255,17 @@ mod tests {
         }
     }
 
+    fn from_of(arguments: &RestartArguments) -> Option<u32> {
+        match arguments.from {
+            Some(RestartFrom::Index(index)) => Some(index),
+            _ => None,
+        }
+    }
+
     #[test]
     fn all_tasks_are_restarted_in_order_or_those_that_are_named() {
         let known = KnownJob { job: Job { count: 4, ..Job::default() }, ..KnownJob::default() };
-        let wanted = |line: &str| wanted(&arguments(line), &known);
+        let wanted = |line: &str| wanted(&arguments(line), from_of(&arguments(line)), &known);
         assert_eq!(wanted("borough job restart web"), [0, 1, 2, 3]);
         assert_eq!(wanted("borough job restart web --from 2"), [2, 3]);
         assert!(wanted("borough job restart web --from 4").is_empty());
@@ -242,7 +282,7 @@ mod tests {
         let job = JobRef::new("ann", "web");
         let refused = |line: &str, count| {
             let arguments = arguments(line);
-            let named = arguments.task.iter().map(|range| *range.end()).chain(arguments.from);
+            let named = arguments.task.iter().map(|range| *range.end()).chain(from_of(&arguments));
             let refused = absent_refuse(named, &job, count).err();
             refused.map(|failure| failure.message().to_owned()).unwrap_or_default()
         };

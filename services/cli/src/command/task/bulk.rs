@@ -1,15 +1,18 @@
-//! `task stop` of every task of jobs with some labels.
+//! `task stop` of several tasks: those that are named, or every one of jobs with some labels.
 
 use std::collections::BTreeMap;
 
 use borough_client::{Client, JobRef, TaskFilter, TaskRef};
-use borough_proto::v1::{Task, TaskState};
+use borough_proto::v1::{PageRequest, Task, TaskState};
 use futures::{StreamExt as _, stream};
 
+use super::no_such_task;
 use crate::args::{Global, ListArguments, TaskStopArguments};
 use crate::command::bulk::{
-    BulkChange, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all, none_selected,
+    BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
+    none_selected,
 };
+use crate::command::confirm::Unattended;
 use crate::command::job::{NextAttempt, all_again};
 use crate::command::list::{NoRows, RowsPage, pages};
 use crate::command::selected::jobs_unknown;
@@ -42,9 +45,12 @@ pub(super) async fn stop_all(
     arguments: &TaskStopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let attempts = attempts_of(client, arguments).await?;
+    let (attempts, by) = match arguments.targets.is_empty() {
+        true => (attempts_of(client, arguments).await?, ChosenBy::Labels),
+        false => (attempts_named(client, arguments).await?, ChosenBy::Names(Unattended::Proceed)),
+    };
     let what = format!("stop {}", tally(attempts.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "stopped and running again" };
+    let change = BulkChange { what: &what, noun: NOUN, done: "stopped and running again", by };
     let name = |attempt: &TaskAttempt| attempt.task.to_string();
     let names: Vec<String> = attempts.iter().map(name).collect();
     confirm_all(global, client, change, &names, printer)?;
@@ -79,6 +85,21 @@ pub(super) async fn stop_all(
         printer.list(&views, "")?;
     }
     outcome.done()
+}
+
+/// The attempts of tasks that are named. Each has one.
+async fn attempts_named(client: &Client, arguments: &TaskStopArguments) -> Result<Vec<TaskAttempt>, Failure> {
+    let wanted: Vec<TaskRef> = arguments.targets.iter().map(|target| target.resolve(client.user())).collect();
+    let read = async |task: &TaskRef| {
+        let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
+        let row = client.task_list_page(&filter, PageRequest::default()).await?.tasks.pop();
+        let row = row.ok_or_else(|| no_such_task(task))?;
+        if WITH_ATTEMPT.contains(&row.state()) {
+            return Ok(TaskAttempt::from(row));
+        }
+        Err(Failure::new(Code::Refused, format!("task {task} has no attempt that could be stopped")))
+    };
+    named_read(&wanted, NOUN, read).await
 }
 
 /// The attempts that the labels choose, read page by page.

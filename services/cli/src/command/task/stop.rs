@@ -15,7 +15,7 @@ pub(super) async fn stop(
     arguments: &TaskStopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let Some(target) = &arguments.target else {
+    let [target] = arguments.targets.as_slice() else {
         return stop_all(global, client, arguments, printer).await;
     };
     let task = target.resolve(client.user());
