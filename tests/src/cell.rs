@@ -199,6 +199,11 @@ impl TestCell {
         command
     }
 
+    /// From its next start on, `dev` runs this many nodes.
+    pub fn nodes_set(&mut self, nodes: u32) {
+        self.options.nodes = nodes;
+    }
+
     /// The log of the control process.
     pub fn log(&self) -> PathBuf {
         self.directory.path().join("dev.log")

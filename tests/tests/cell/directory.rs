@@ -151,6 +151,35 @@ async fn a_taken_port_is_named_and_nothing_has_started() {
     cell.finish().await;
 }
 
+/// Fewer nodes than before: who starts it hears which nodes are left out, until they are removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nodes_that_a_later_start_leaves_out_are_named_until_they_are_removed() {
+    let mut cell = TestCell::start(options!().nodes(3).lost_after_ms(2_000)).await;
+    let said = |cell: &TestCell| fs::read_to_string(cell.log()).unwrap();
+    assert!(cell.control_stop().await.success());
+    assert!(!said(&cell).contains("of an earlier start"), "{}", said(&cell));
+    cell.nodes_set(1);
+    cell.control_start().await;
+    until("what is said", || async {
+        let log = said(&cell);
+        let named = log.contains("nodes of an earlier start without an agent now: alpha-2, alpha-3; ");
+        (named && log.contains("borough node remove alpha-2 alpha-3; ")).then_some(())
+    })
+    .await;
+    // What it names works.
+    until("their removal", || async {
+        let removed = cell.borough(&["node", "remove", "alpha-2", "alpha-3", "--yes"]).await;
+        (removed.code == Some(0)).then_some(())
+    })
+    .await;
+    assert!(cell.control_stop().await.success());
+    fs::write(cell.log(), "").unwrap();
+    cell.control_start().await;
+    cell.nodes_ready().await;
+    assert!(!said(&cell).contains("of an earlier start"), "{}", said(&cell));
+    cell.finish().await;
+}
+
 /// On a terminal the log has warnings only, so the greeting stays in view.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn on_a_terminal_nothing_pushes_the_greeting_away() {

@@ -1,6 +1,7 @@
 //! `borough dev`: every control role in one process on the embedded engine, in a directory that is kept, with node
 //! agents as separate processes. It listens on loopback only, and only serves callers that can read the token file.
 
+mod absent;
 mod layout;
 mod nodes;
 mod remove;
@@ -23,6 +24,7 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::absent::{absent_nodes, absent_text};
 use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
@@ -157,13 +159,17 @@ impl DevCell<'_> {
                 "the gateway has another address: {agents} started again; their tasks go on"
             ));
         }
+        let db = Database::new(store.engine());
+        let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await;
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
             .into_iter()
             .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
             .collect();
         printer.greeting(&self.greeting(grpc, http));
-        let db = Database::new(store.engine());
+        if let Some(text) = absent_text(&absent, &arguments.cells) {
+            printer.remark(&text);
+        }
         let signal = match role_end(&db, signals.next()).await {
             RoleEnd::Signal(signal) => signal,
             RoleEnd::Store(error) => {

@@ -213,8 +213,13 @@ pub(super) fn tasks_remove(layout: &Layout) {
 }
 
 /// The cell of a node, by the name that it has from [`nodes_plan`].
-fn cell_of(node: &str) -> Option<&str> {
+pub(super) fn cell_of(node: &str) -> Option<&str> {
     node.rsplit_once('-').map(|(cell, _)| cell)
+}
+
+/// Its number there.
+pub(super) fn number_of(node: &str) -> Option<u32> {
+    node.rsplit_once('-').and_then(|(_, number)| number.parse().ok())
 }
 
 #[cfg(test)]
