@@ -48,8 +48,18 @@ pub struct NodeFailures {
 #[derive(Clone, Debug, Default)]
 struct FailedNode {
     failure: v1::SessionFailure,
+    /// Sessions in a row that the agent itself closed before they made lasting progress. They are no failures, and
+    /// they count for its turns: an agent that closes each session at once must not register as often as it wants.
+    closed: u32,
     /// When its agent may register again (monotonic).
     turn_at: Duration,
+}
+
+impl FailedNode {
+    /// Sessions in a row without lasting progress, however they ended.
+    fn sessions(&self) -> u32 {
+        self.failure.sessions.saturating_add(self.closed)
+    }
 }
 
 /// When an agent may register.
@@ -79,7 +89,7 @@ impl NodeFailures {
             let failure = v1::SessionFailure { sessions: hello.sessions_failed, error, at_ms };
             by_node.entry(node).or_default().failure = failure;
         }
-        by_node.get(&node).map_or(0, |failed| failed.failure.sessions)
+        by_node.get(&node).map_or(0, FailedNode::sessions)
     }
 
     /// Takes the next turn of `node` to register, at `now` (monotonic). Each registration is a commit, and ends the
@@ -92,7 +102,7 @@ impl NodeFailures {
         if wait > TURN_WAIT {
             return RegistrationTurn::Refused(wait);
         }
-        failed.turn_at = turn_at.saturating_add(turn_pause(failed.failure.sessions));
+        failed.turn_at = turn_at.saturating_add(turn_pause(failed.sessions()));
         RegistrationTurn::After(wait)
     }
 
@@ -104,6 +114,13 @@ impl NodeFailures {
         *failure = v1::SessionFailure { sessions: failure.sessions.saturating_add(1), error, at_ms };
     }
 
+    /// Records that the agent of `node` closed a session without lasting progress, as one does that is ended.
+    pub fn closed(&self, node: NodeId) {
+        let mut by_node = self.by_node.lock();
+        let closed = &mut by_node.entry(node).or_default().closed;
+        *closed = closed.saturating_add(1);
+    }
+
     /// Records that a session of `node` has made lasting progress.
     pub fn progress(&self, node: NodeId) {
         self.by_node.lock().remove(&node);
@@ -111,7 +128,8 @@ impl NodeFailures {
 
     /// The failures of `node`'s last sessions, if they failed.
     pub fn of(&self, node: NodeId) -> Option<v1::SessionFailure> {
-        self.by_node.lock().get(&node).map(|failed| failed.failure.clone())
+        let by_node = self.by_node.lock();
+        by_node.get(&node).map(|failed| failed.failure.clone()).filter(|failure| failure.sessions > 0)
     }
 }
 
@@ -143,6 +161,21 @@ mod tests {
         assert_eq!((failure.sessions, failure.error.as_str(), failure.at_ms), (10, "too long", 9));
         failures.progress(NODE);
         assert!(failures.of(NODE).is_none() && failures.opened(NODE, &hello, 11) == 0);
+    }
+
+    #[test]
+    fn an_agent_that_ends_is_no_failure_and_waits_for_its_turn() {
+        let failures = NodeFailures::default();
+        let hello = v1::Hello::default();
+        for _ in 0..5 {
+            failures.closed(NODE);
+        }
+        assert!(failures.of(NODE).is_none(), "nothing has failed");
+        assert_eq!(failures.opened(NODE, &hello, 1), 5);
+        assert_eq!(failures.turn(NODE, Duration::ZERO), RegistrationTurn::After(Duration::ZERO));
+        assert_ne!(failures.turn(NODE, Duration::ZERO), RegistrationTurn::After(Duration::ZERO));
+        failures.failed(NODE, "too long", 2);
+        assert_eq!(failures.of(NODE).map(|failure| failure.sessions), Some(1));
     }
 
     /// An agent that opens and breaks ten sessions a second, for ten minutes, and then one that works.

@@ -136,6 +136,7 @@ async fn route(
     mut inbound: Streaming<v1::AgentMessage>,
     reports: mpsc::Sender<v1::Report>,
 ) {
+    let mut is_clean = false;
     let End { kind, why } = loop {
         let message = tokio::select! {
             message = inbound.message() => message,
@@ -144,7 +145,10 @@ async fn route(
         };
         let message = match message {
             Ok(Some(message)) => message,
-            Ok(None) => break End { kind: EndKind::Closed, why: "the agent has closed it".to_owned() },
+            Ok(None) => {
+                is_clean = true;
+                break End { kind: EndKind::Closed, why: "the agent has closed it".to_owned() };
+            }
             // A message beyond its bound is refused with that reason. Any other error is one of the connection.
             Err(status) if status.code() == Code::OutOfRange => {
                 break End { kind: EndKind::Protocol, why: status.message().to_owned() };
@@ -161,8 +165,10 @@ async fn route(
     let lasting = session.is_lasting();
     cell.sessions.metrics.ended(&cell.name, SessionEnd { kind, lasting });
     // This also holds if the agent was back before the end of its connection was seen.
-    if !lasting {
-        cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms());
+    match (lasting, is_clean) {
+        (true, _) => {}
+        (false, true) => cell.sessions.failures.closed(session.node),
+        (false, false) => cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms()),
     }
     tracing::info!(cell = %cell.name, node = %name, session = session.id, ?kind, lasting, why, "agent disconnected");
     if kind != EndKind::Closed {

@@ -81,6 +81,11 @@ impl SessionError {
         }
     }
 
+    /// Returns true if the gateway has ended the session without an error, as one does that is ended itself.
+    fn is_clean(&self) -> bool {
+        matches!(self, Self::Closed)
+    }
+
     /// Returns true if an operator must act before another try can succeed: a token or a setting is wrong, or the node
     /// is another one's.
     fn needs_operator(&self) -> bool {
@@ -117,6 +122,8 @@ pub(crate) async fn run(
 ) {
     let mut failures = SessionFailures::default();
     let mut last_error = String::new();
+    // Of the fruitless sessions in a row, those that gateways have ended without an error.
+    let mut closed = 0_u32;
     // Sessions in a row that need an operator. If that holds for every gateway, the cause is this agent and no gateway.
     let mut needing_operator = 0_usize;
     // Agents that start together do not all begin with the same gateway.
@@ -126,7 +133,7 @@ pub(crate) async fn run(
         let Some(gateway) = settings.gateways.get(next) else { return };
         let mut progress = SessionProgress::default();
         let hello = v1::Hello {
-            sessions_failed: failures.fruitless,
+            sessions_failed: failures.fruitless.saturating_sub(closed),
             session_error: last_error.clone(),
             ..settings.hello.clone()
         };
@@ -151,14 +158,21 @@ pub(crate) async fn run(
         if let Err(error) = &ended {
             let cause = error.cause();
             let SessionFailures { fruitless, .. } = failures;
-            tracing::warn!(gateway, %error, cause, fruitless, wait_ms = wait.as_millis(), "no session");
-            if outcome == Ended::Fruitless {
+            let (wait_ms, is_clean) = (wait.as_millis(), error.is_clean());
+            if is_clean {
+                tracing::info!(gateway, wait_ms, "the gateway has closed the session; the next one follows");
+            } else {
+                tracing::warn!(gateway, %error, cause, fruitless, wait_ms, "no session");
+            }
+            if outcome == Ended::Fruitless && is_clean {
+                closed = closed.saturating_add(1);
+            } else if outcome == Ended::Fruitless {
                 last_error = format!("{error}: {cause}");
                 text_cut(&mut last_error, SESSION_ERROR_BYTES_MAX);
             }
         }
         if outcome == Ended::Lasting {
-            last_error.clear();
+            (closed, last_error) = (0, String::new());
         }
         next = next.saturating_add(1) % settings.gateways.len().max(1);
         tokio::select! {
