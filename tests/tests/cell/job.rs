@@ -403,6 +403,7 @@ async fn the_progress_of_a_batch_job_counts_what_runs_and_what_is_done() {
     let ran = cell.borough(&["job", "run", &file, "--timeout", "8s"]).await.ended(1);
     let ran = ran.warns("tester/two: 1/2 done, 1 running");
     let ran = ran.warns("error: tester/two: 1/2 done, 1 running; the wait ended after 8s; the job goes on");
+    let ran = ran.warns("\nhint: borough why tester/two; borough job status tester/two\n");
     assert!(!ran.stderr.contains("healthy"), "{ran:?}");
     cell.borough(&["job", "stop", "two"]).await.ended(0);
     cell.finish().await;

@@ -292,7 +292,7 @@ pub(in crate::command) async fn all_again(
         let after = humantime::format_duration(timeout);
         let count = tally(next.len(), "task");
         let message = format!("{job}: not each of {count} runs again after {after}; the restarts go on");
-        Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
+        Err(Failure::new(Code::Failed, message).with_hint(format!("borough why {job}")))
     })
 }
 

@@ -10,7 +10,7 @@ use borough_proto::v1::{EndReason, Exit, Job, JobSpec, JobState, Task, WatchFilt
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::deadline::{ProgressTimer, WaitLimits};
-use super::progress::{Goal, JobProgress, KnownJob};
+use super::progress::{Goal, JobProgress, KnownJob, NextAttempt};
 use super::tail::failing_log;
 use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, absence_text};
@@ -81,11 +81,24 @@ pub(in crate::command) async fn wait(
             match absent {
                 // Nobody knows whether the job is up.
                 Some(absent) => Failure::new(Code::Unreachable, format!("{message}; {absent}; {on}")),
-                None => Failure::new(Code::Failed, format!("{message}; {on}")),
+                None => {
+                    let failure = Failure::new(Code::Failed, format!("{message}; {on}"));
+                    return Err(failure.with_hint(late_hint(job, goal)));
+                }
             }
         }
     };
     Err(failure.with_hint(format!("borough job status {job}")))
+}
+
+/// What shows why a wait has run out of time.
+fn late_hint(job: &JobRef, goal: Goal) -> String {
+    match goal {
+        Goal::Up => format!("borough why {job}; borough job status {job}"),
+        Goal::Over => format!("borough job status {job}"),
+        Goal::Again(NextAttempt { index, .. }) => format!("borough why {job}/{index}"),
+        Goal::RolledOut { .. } => format!("borough why {job}; borough rollout status {job}"),
+    }
 }
 
 /// The rows of a job as a watch reports them.
