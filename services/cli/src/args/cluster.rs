@@ -30,10 +30,21 @@ const DRAIN_NOTES: &str = "A task that fits on no other node runs on, and the co
 pub struct NodeChoice {
     /// Names of nodes; several are checked before the first is changed
     #[arg(value_name = "NODE", required_unless_present = "label", conflicts_with = "label")]
+    #[arg(value_parser = node_name)]
     pub nodes: Vec<String>,
     /// Instead of NODE: every node with labels or attributes like this; lists them and asks
     #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
     pub label: Vec<LabelMatch>,
+}
+
+/// The name of one node among several. A time is none, so that `--force 5m` does not force at once.
+fn node_name(text: &str) -> Result<String, String> {
+    if text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err(
+            "is no node: names begin with a letter, and a time stands behind =, as in --force=5m".to_owned()
+        );
+    }
+    Ok(text.to_owned())
 }
 
 /// Verbs on nodes.

@@ -261,7 +261,9 @@ impl ScaleArguments {
         match (&self.target, self.count) {
             (Some(ScaleWord::Number(text)), None) => {
                 let count = whole(0..=COUNT_MAX)(text);
-                count.map(ScaleChoice::Labelled).map_err(|accepted| format!("COUNT: {text:?}; {accepted}"))
+                count
+                    .map(ScaleChoice::Labelled)
+                    .map_err(|accepted| format!("COUNT: {}; {accepted}", super::value_shown(text)))
             }
             (None, _) => Err("borough job scale needs COUNT".to_owned()),
             (Some(ScaleWord::Job(_)), None) => {

@@ -21,13 +21,20 @@ pub(super) fn label(text: &str) -> Result<LabelArgument, String> {
     };
     match &read {
         LabelArgument::Set(key, _) | LabelArgument::Remove(key) if key.is_empty() => Err(ACCEPTED.to_owned()),
-        LabelArgument::Set(_, value) if several(value) => Err(format!(
-            "has more than one label; accepted: each by itself, such as {}",
-            text.replace(',', " ")
-        )),
+        LabelArgument::Set(_, value) if several(value) => {
+            Err(format!("has more than one label; accepted: each by itself, such as {}", apart(text)))
+        }
         LabelArgument::Set(key, value) => parts_check(key, value).map(|()| read),
         LabelArgument::Remove(key) => parts_check(key, "").map(|()| read),
     }
+}
+
+/// Most bytes of labels that a message shows as they would be right.
+const APART_BYTES_MAX: usize = 100;
+
+/// The labels with spaces between, or a short example instead of very many.
+fn apart(text: &str) -> String {
+    if text.len() <= APART_BYTES_MAX { text.replace(',', " ") } else { "tier=db team=web".to_owned() }
 }
 
 /// Returns true if a further label stands behind a comma of the value, as in a selector.
@@ -87,6 +94,8 @@ mod tests {
             let refused = label(bad).unwrap_err();
             assert!(refused.starts_with(problem), "{bad}: {refused}");
         }
+        let long = label(&"k=v,".repeat(10_000)).unwrap_err();
+        assert!(long.ends_with("such as tier=db team=web"), "{}", long.len());
         for fine in ["a=b,c", "a=b=c", "a=1,2,3", "a="] {
             assert!(label(fine).is_ok(), "{fine}");
         }

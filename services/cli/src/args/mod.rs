@@ -72,7 +72,7 @@ pub(crate) use task::signal_names;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 pub use top::TopArguments;
-pub(crate) use usage::usage_failure;
+pub(crate) use usage::{usage_failure, value_shown};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,6 +7,8 @@ use borough_model::Name;
 use borough_model::job::COUNT_MAX;
 use thiserror::Error;
 
+use super::value_shown;
+
 /// Why a word names no job or no task.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
@@ -154,13 +156,15 @@ fn target(user: Option<&str>, job: &str) -> Result<JobTarget, String> {
 }
 
 fn checked(what: &str, name: &str) -> Result<(), String> {
-    Name::new(name).map(drop).map_err(|error| format!("the name of the {what}, {name:?}, {error}"))
+    Name::new(name)
+        .map(drop)
+        .map_err(|error| format!("the name of the {what}, {}, {error}", value_shown(name)))
 }
 
 fn number(index: &str) -> Result<u32, String> {
     let last = COUNT_MAX.saturating_sub(1);
     let found = index.parse().ok().filter(|&number| number <= last);
-    found.ok_or_else(|| format!("the index {index:?}; accepted: 0 to {last}"))
+    found.ok_or_else(|| format!("the index {}; accepted: 0 to {last}", value_shown(index)))
 }
 
 #[cfg(test)]
@@ -177,6 +181,15 @@ mod tests {
         assert_eq!(task.resolve("alice").to_string(), "alice/web/3");
         let task: TaskTarget = "bob/web/0".parse().unwrap();
         assert_eq!(task.resolve("alice").to_string(), "bob/web/0");
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_its_refusal() {
+        let long = "A".repeat(100_000);
+        for wrong in [long.clone(), format!("{long}/web"), format!("web/{long}")] {
+            let refused = wrong.parse::<TaskTarget>().unwrap_err().to_string();
+            assert!(refused.len() < 500, "{}", refused.len());
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ const NAMED_ONE: [&str; 1] = ["borough job scale"];
 const VALUE_CHARACTERS_MAX: usize = 100;
 
 /// A word as it was typed, in quotes. A long one is cut.
-fn value_shown(value: &str) -> String {
+pub(crate) fn value_shown(value: &str) -> String {
     let cut: String = value.chars().take(VALUE_CHARACTERS_MAX).collect();
     if cut.len() == value.len() {
         format!("{value:?}")
@@ -153,7 +153,10 @@ impl UsageError<'_> {
             return format!("{verb} has no option {}{}", named(&word), self.options_meant());
         }
         if let Some(word) = self.without_dashes() {
-            return format!("{verb} takes its command behind --, and {word:?} stands before it");
+            return format!(
+                "{verb} takes its command behind --, and {} stands before it",
+                value_shown(&word)
+            );
         }
         let several = if NAMED_ONE.contains(&verb) { "; several at once: --label KEY=VALUE" } else { "" };
         format!("{verb} takes no further argument {}{several}", value_shown(&word))
@@ -245,10 +248,10 @@ impl UsageError<'_> {
             Some(ContextValue::StyledStr(usage)) => usage.to_string(),
             _ => String::new(),
         };
-        let plain = name.trim_matches(['<', '>']);
+        let plain = named(name);
         let groups = usage.split('<').filter_map(|part| part.split_once('>')).map(|(group, _)| group);
         let mut groups = groups.filter(|group| group.contains('|'));
-        let group = groups.find(|group| group.split('|').any(|one| one == plain));
+        let group = groups.find(|group| group.split('|').any(|one| named(one) == plain));
         group.map_or_else(|| named(name), |group| named(&format!("<{group}>")))
     }
 
@@ -374,7 +377,7 @@ fn named(argument: &str) -> String {
     }
     let first = argument.split([' ', '=']).next().unwrap_or_default();
     let first = first.split("[=").next().unwrap_or_default();
-    first.trim_matches(['<', '>', '[', ']']).trim_end_matches("...").trim_end_matches('>').to_owned()
+    first.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).trim_end_matches("...").to_owned()
 }
 
 /// `1..=255` as `1 to 255`, `16..` as `from 16`.

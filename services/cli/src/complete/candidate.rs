@@ -62,7 +62,7 @@ impl Completed {
             ("status", _, "JOB") if noun == "task" => Some(Self::Task),
             (_, _, "JOB") if VERBS_OF_ENDED.contains(&verb) => Some(Self::JobOrEnded),
             (_, _, "JOB") => Some(Self::Job),
-            (_, "node", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
+            (_, "node" | "nodes", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
             (_, "state", _) => match noun {
                 "node" => Some(Self::NodeState),
                 "task" => Some(Self::TaskState),

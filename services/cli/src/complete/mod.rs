@@ -158,7 +158,9 @@ mod tests {
         };
         let (jobs, tasks) = (states("borough job list --state "), states("borough job list web --state "));
         assert!(jobs.contains(&"failed".to_owned()) && !jobs.contains(&"held".to_owned()), "{jobs:?}");
-        assert!(tasks.contains(&"held".to_owned()) && !tasks.contains(&"failed".to_owned()), "{tasks:?}");
+        let other = "dependency_failed".to_owned();
+        assert!(jobs.contains(&other) && tasks.contains(&"held".to_owned()), "{tasks:?}");
+        assert!(tasks.contains(&"failed".to_owned()) && !tasks.contains(&other), "{tasks:?}");
         let options = "borough --cell main job list --limit 3 -l a=b --all --output json --state ";
         assert_eq!(states(options), jobs);
     }

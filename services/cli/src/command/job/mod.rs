@@ -25,6 +25,7 @@ use super::confirm::{Intent, confirm};
 use super::selected::jobs_selected;
 use crate::args::{
     Global, JobVerb, ScaleArguments, ScaleChoice, TaskOrJobState, label_change, task_states_apart,
+    value_shown,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -123,7 +124,7 @@ fn states_of<S>(
     let one = |word: &TaskOrJobState| {
         state(word).map_err(|refused| {
             let before = if refused.starts_with(',') { "" } else { "; " };
-            let message = format!("--state: {:?}{before}{refused}", word.word());
+            let message = format!("--state: {}{before}{refused}", value_shown(word.word()));
             let failure = Failure::new(Code::Usage, message);
             // The word may be right, and the verb wrong.
             let is_other = word.of_task().is_ok() || word.of_job().is_ok();
