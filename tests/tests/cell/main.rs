@@ -41,6 +41,7 @@ mod quota;
 mod restart;
 mod role;
 mod rollout;
+mod rollouts;
 mod secret;
 mod setting;
 mod several;

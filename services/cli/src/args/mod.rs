@@ -60,7 +60,7 @@ pub(crate) use named::NamedTarget;
 pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
-pub use rollout::{RolloutVerb, UndoArguments};
+pub use rollout::{RolloutChoice, RolloutVerb, UndoArguments};
 pub use store::{
     StoreAcceptLossArguments, StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments,
     StoreImportArguments, StoreVerb,

@@ -14,7 +14,7 @@ impl Verb {
     pub(crate) fn named(&self) -> Option<NamedTarget> {
         match self {
             Self::Job(verb) => verb.target().cloned().map(NamedTarget::Job),
-            Self::Rollout(verb) => Some(NamedTarget::Job(verb.target().clone())),
+            Self::Rollout(verb) => verb.target().cloned().map(NamedTarget::Job),
             Self::Task(verb) => verb.named(),
             Self::Why { target } => Some(NamedTarget::Job(target.job().clone())),
             Self::Node(verb) => verb.node().map(|node| NamedTarget::Node(node.to_owned())),

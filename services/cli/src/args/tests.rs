@@ -28,7 +28,7 @@ fn the_definition_is_consistent() {
 }
 
 /// A line of each verb, as the documentation has it.
-const LINES: [&str; 68] = [
+const LINES: [&str; 69] = [
     "borough job init",
     "borough job init --kind gpu train.yaml",
     "borough job schema",
@@ -52,6 +52,7 @@ const LINES: [&str; 68] = [
     "borough job restart alice/web --from 3",
     "borough job edit alice/web --yes --timeout 1m",
     "borough rollout status web --wait",
+    "borough rollout history web",
     "borough rollout pause web",
     "borough rollout resume alice/web",
     "borough rollout undo web --to 3 --detach",

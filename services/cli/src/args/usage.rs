@@ -248,7 +248,8 @@ impl UsageError<'_> {
             Some(ContextValue::StyledStr(usage)) => usage.to_string(),
             _ => String::new(),
         };
-        let plain = named(name);
+        // An option that is missing is needed itself, beside what it could stand for.
+        let plain = if name.starts_with(['<', '[']) { named(name) } else { name.to_owned() };
         let groups = usage.split('<').filter_map(|part| part.split_once('>')).map(|(group, _)| group);
         let mut groups = groups.filter(|group| group.contains('|'));
         let group = groups.find(|group| group.split('|').any(|one| named(one) == plain));

@@ -18,6 +18,7 @@ mod node_bulk;
 mod quota;
 mod removed;
 mod rollout;
+mod rollout_bulk;
 mod rollout_undo;
 mod selected;
 mod store;

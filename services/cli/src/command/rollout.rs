@@ -6,32 +6,54 @@ use borough_proto::v1::{Job, JobState, RolloutState};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
+use super::rollout_bulk::{order_all, status_all};
 use super::rollout_undo::KnownVersions;
-use crate::args::{Global, RolloutVerb, UndoArguments, WaitArguments};
+use crate::args::{Global, RolloutChoice, RolloutVerb, UndoArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, RolloutStatusView};
+use crate::output::{ExplanationView, Printer, RolledVersionView, RolloutStatusView, table};
 
 pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
-    match verb {
-        RolloutVerb::Status { target, wait: false } => {
-            status(&client, &target.resolve(client.user()), printer).await
-        }
-        RolloutVerb::Status { target, wait: true } => {
-            status_at_end(&client, &target.resolve(client.user()), printer).await
-        }
-        RolloutVerb::Pause { target } => {
-            order(&client, &target.resolve(client.user()), Order::Pause, printer).await
-        }
-        RolloutVerb::Resume { target } => {
-            order(&client, &target.resolve(client.user()), Order::Resume, printer).await
-        }
-        RolloutVerb::Promote { target, wait } => {
-            promote(&client, &target.resolve(client.user()), &wait, printer).await
-        }
-        RolloutVerb::Undo(arguments) => undo(global, &client, &arguments, printer).await,
+    let one = |choice: &RolloutChoice| choice.target.as_ref().map(|target| target.resolve(client.user()));
+    match &verb {
+        RolloutVerb::History { target } => history(&client, &target.resolve(client.user()), printer).await,
+        RolloutVerb::Status { choice, wait } => match one(choice) {
+            Some(job) if *wait => status_at_end(&client, &job, printer).await,
+            Some(job) => status(&client, &job, printer).await,
+            None => status_all(&client, choice, printer).await,
+        },
+        RolloutVerb::Pause(choice) => match one(choice) {
+            Some(job) => order(&client, &job, Order::Pause, printer).await,
+            None => order_all(global, &client, choice, Order::Pause, None, printer).await,
+        },
+        RolloutVerb::Resume(choice) => match one(choice) {
+            Some(job) => order(&client, &job, Order::Resume, printer).await,
+            None => order_all(global, &client, choice, Order::Resume, None, printer).await,
+        },
+        RolloutVerb::Promote { choice, wait } => match one(choice) {
+            Some(job) => promote(&client, &job, wait, printer).await,
+            None => order_all(global, &client, choice, Order::Promote, Some(wait), printer).await,
+        },
+        RolloutVerb::Undo(arguments) => match one(&arguments.choice) {
+            Some(job) => undo(global, &client, &job, arguments, printer).await,
+            None => {
+                let (choice, wait) = (&arguments.choice, Some(&arguments.wait));
+                order_all(global, &client, choice, Order::Undo, wait, printer).await
+            }
+        },
     }
+}
+
+/// The versions of the present job of a name, with which of them was rolled out.
+async fn history(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
+    let row = client.job_get(job).await?.job.unwrap_or_default();
+    let versions = client.job_history(job).await?;
+    let views = RolledVersionView::all(&row, versions);
+    printer.one(&views, |views, style| {
+        format!("{}{}", table(views, style), RolledVersionView::changes_text(views, style))
+    })?;
+    Ok(Code::Done)
 }
 
 async fn status(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
@@ -84,7 +106,7 @@ async fn ordered_wait(
 }
 
 /// A refusal by the state of the rollout names the command that shows it.
-fn refused(job: &JobRef, error: ClientError) -> Failure {
+pub(super) fn refused(job: &JobRef, error: ClientError) -> Failure {
     let failure = Failure::from(error);
     // The status would say the same.
     if failure.message().contains("has had no rollout") {
@@ -104,12 +126,12 @@ fn none_begun(failure: Failure) -> Failure {
 async fn undo(
     global: &Global,
     client: &Client,
+    job: &JobRef,
     arguments: &UndoArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let job = arguments.target.resolve(client.user());
-    let before = client.job_get(&job).await?.job.unwrap_or_default();
-    let versions = KnownVersions::read(client, &job, &before).await;
+    let before = client.job_get(job).await?.job.unwrap_or_default();
+    let versions = KnownVersions::read(client, job, &before).await;
     let version = arguments.to.or_else(|| versions.before(&before));
     let back =
         version.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));
@@ -120,30 +142,40 @@ async fn undo(
         printer.remark(&format!("{job}: from version {now} back to {back}:\n{}", changes.trim_end()));
     }
     confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
-    let ordered = client.rollout_order(&job, Order::Undo, arguments.to.unwrap_or(0)).await;
-    let row = ordered.map_err(|error| refused(&job, error))?.job.unwrap_or_default();
-    ordered_wait(client, &job, row, &arguments.wait, printer).await
+    let ordered = client.rollout_order(job, Order::Undo, arguments.to.unwrap_or(0)).await;
+    let row = ordered.map_err(|error| refused(job, error))?.job.unwrap_or_default();
+    ordered_wait(client, job, row, &arguments.wait, printer).await
 }
 
 /// The end of the rollout of a job, if it has one that is not over.
-fn goal_of(job: &Job) -> Option<Goal> {
+pub(super) fn goal_of(job: &Job) -> Option<Goal> {
     job.rollout.as_ref().map(|rollout| Goal::RolledOut { version: rollout.version })
 }
 
 /// Shows the rollout of a job, with what its tasks have.
 async fn show(client: &Client, job: &JobRef, row: &Job, printer: &Printer) -> Result<Code, Failure> {
-    let Some(rollout) = row.rollout.clone() else {
+    let Some(view) = view_of(client, job, row).await? else {
         let message = format!("job {job}: it has had no rollout: no changed file has begun one");
         return Err(none_begun(Failure::new(Code::Refused, message)));
     };
+    printer.one(&view, |view, _| view.text())?;
+    Ok(Code::Done)
+}
+
+/// The rollout of a job, with what its tasks have; `None` if it has had none.
+pub(super) async fn view_of(
+    client: &Client,
+    job: &JobRef,
+    row: &Job,
+) -> Result<Option<RolloutStatusView>, Failure> {
+    let Some(rollout) = row.rollout.clone() else { return Ok(None) };
     let unplaced = unplaced(client, job, row).await?;
     let is_way_back = rollout.reverts > 0;
     let mut view = RolloutStatusView::new(row, rollout, unplaced);
     if is_way_back {
         view.brings_back = KnownVersions::read(client, job, row).await.original(view.rollout.version);
     }
-    printer.one(&view, |view, _| view.text())?;
-    Ok(Code::Done)
+    Ok(Some(view))
 }
 
 /// Why tasks of a job have no node, if its rollout is not done. Those that fail and those that run say so elsewhere.

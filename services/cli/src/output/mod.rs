@@ -21,6 +21,7 @@ mod name;
 mod node;
 mod progress;
 mod quota;
+mod rolled_version;
 mod rollout;
 mod store;
 mod stuck;
@@ -51,6 +52,7 @@ pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
+pub(crate) use rolled_version::RolledVersionView;
 pub(crate) use rollout::{
     RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, skipped_text,
     surge_waits_text,

@@ -17,7 +17,7 @@ mod wait;
 
 use borough_client::{JobFilter, TaskFilter};
 
-pub(super) use self::bulk::all_again;
+pub(super) use self::bulk::{ChosenJobs, FitJobs, all_again};
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;

@@ -1,0 +1,68 @@
+//! Rollouts of several jobs by their labels, and the history of a job's versions.
+
+use borough_tests::{TestCell, options};
+use serde_json::{Value, json};
+
+/// A service with a label. Each further version counts as healthy only after a minute.
+fn service(name: &str, says: &str, healthy_after: &str) -> String {
+    let job = json!({
+        "name": name, "count": 1, "labels": {"app": "shop"}, "update": {"healthy_after": healthy_after},
+        "task": {
+            "command": ["sleep", "600"], "environment": {"SAYS": says},
+            "resources": {"cpu": "10m", "memory": "4MiB"}, "grace": "100ms",
+        },
+    });
+    job.to_string()
+}
+
+/// What each row of an answer has in a field.
+fn fields(answer: &Value, field: &str) -> Vec<Value> {
+    answer.as_array().unwrap().iter().map(|row| row[field].clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn rollouts_are_shown_paused_and_taken_back_by_labels() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let borough = async |words: &[&str]| cell.borough(words).await;
+    for name in ["front", "back"] {
+        cell.run(&format!("{name}.json"), &service(name, "one", "300ms")).await;
+    }
+    let none = borough(&["rollout", "status", "-l", "app=shop"]).await.ended(3);
+    none.warns("no job with these labels has a rollout");
+    for name in ["front", "back"] {
+        let file = cell.file("next.json", &service(name, "two", "1m"));
+        borough(&["job", "run", "--detach", &file]).await.ended(0);
+    }
+    let status = borough(&["rollout", "status", "-l", "app=shop", "-o", "json"]).await.ended(0).json();
+    assert_eq!(fields(&status, "name"), ["back", "front"]);
+    assert_eq!(fields(&status, "state"), ["rolling", "rolling"]);
+    let refused = borough(&["rollout", "pause", "-l", "app=shop"]).await.ended(2);
+    refused.warns("rollouts with these labels:\n  tester/back\n  tester/front\n");
+    let paused =
+        borough(&["--yes", "rollout", "pause", "-l", "app=shop", "-o", "json"]).await.ended(0).json();
+    assert_eq!(fields(&paused, "state"), ["paused", "paused"]);
+    borough(&["--yes", "rollout", "pause", "-l", "app=shop"])
+        .await
+        .ended(3)
+        .warns("has a rollout that goes on");
+    let resumed =
+        borough(&["--yes", "rollout", "resume", "-l", "app=shop", "-o", "json"]).await.ended(0).json();
+    assert_eq!(fields(&resumed, "state"), ["rolling", "rolling"]);
+    let typo = borough(&["--yes", "rollout", "pause", "-l", "ap!=shop"]).await.ended(3);
+    typo.warns("no job of user tester has the label \"ap\", did you mean \"app\"?");
+
+    // The version that is under way is no one to go back to.
+    let history = borough(&["rollout", "history", "front", "-o", "json"]).await.ended(0).json();
+    assert_eq!(fields(&history, "version"), [2, 1]);
+    assert_eq!(fields(&history, "rolled_out"), [false, true]);
+    assert_eq!(fields(&history, "in_force"), [true, false]);
+    assert_eq!(fields(&history, "actor"), ["user/tester", "user/tester"]);
+    let table = borough(&["rollout", "history", "front"]).await.ended(0);
+    table.prints("ROLLED OUT").prints("task.environment.SAYS: one -> two");
+
+    let words = ["--yes", "rollout", "undo", "-l", "app=shop", "--detach", "-o", "json"];
+    let undone = borough(&words).await.ended(0).json();
+    assert_eq!(fields(&undone, "version"), [3, 3]);
+    borough(&["--yes", "job", "stop", "-l", "app=shop"]).await.ended(0);
+    cell.finish().await;
+}
