@@ -87,3 +87,39 @@ async fn nodes_are_changed_by_several_names_or_not_at_all() {
     refused.warns("2 of 2 nodes: not found fit; nothing was changed").warns("node alpha-1 takes tasks");
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn labels_and_taints_are_set_by_labels_after_a_yes() {
+    let cell = TestCell::start(options!().nodes(2)).await;
+    for (name, app) in [("front", "shop"), ("back", "shop"), ("mail", "post")] {
+        cell.run(&format!("{name}.json"), &sleeper(name, 1, app)).await;
+    }
+    let labelled = ["job", "label", "-l", "app=shop", "tier=db", "team-"];
+    let refused = cell.borough(&labelled).await.ended(2);
+    refused
+        .warns("jobs with these labels:\n  tester/back\n  tester/front\n")
+        .warns("change labels of 2 jobs");
+    cell.borough(&[&["--yes"], &labelled[..]].concat()).await.ended(0);
+    let jobs = cell.borough(&["job", "list", "-l", "tier=db", "-o", "json"]).await.ended(0).json();
+    assert_eq!(fields(&jobs, "name"), ["back", "front"]);
+    cell.borough(&["job", "label", "-l", "app=shop", "web", "a=b"])
+        .await
+        .ended(2)
+        .warns("--label and JOB exclude");
+    cell.borough(&["job", "label", "a=b", "c=d"]).await.ended(2).warns("JOB is missing");
+    cell.borough(&["--yes", "job", "label", "-l", "ap=shop", "a=b"])
+        .await
+        .ended(3)
+        .warns("did you mean \"app\"?");
+
+    let words = ["--yes", "node", "label", "-l", "node.name!=alpha-2", "rack=r7", "-o", "json"];
+    let nodes = cell.borough(&words).await.ended(0).json();
+    assert_eq!(nodes.as_array().unwrap().len(), 1);
+    assert_eq!(nodes[0]["labels"]["rack"], "r7");
+    let words = ["--yes", "node", "taint", "-l", "rack=r7", "old:no_schedule", "-o", "json"];
+    let nodes = cell.borough(&words).await.ended(0).json();
+    assert_eq!((&nodes[0]["name"], &nodes[0]["taints"][0]["key"]), (&json!("alpha-1"), &json!("old")));
+    cell.borough(&["node", "taint", "old:no_schedule"]).await.ended(2);
+    cell.borough(&["--yes", "job", "stop", "-l", "app!=none"]).await.ended(0);
+    cell.finish().await;
+}

@@ -78,12 +78,17 @@ pub enum NodeVerb {
     #[command(override_usage = "borough node uncordon [OPTIONS] <NODE...|--label>")]
     Uncordon(NodeChoice),
     /// Keep tasks that do not tolerate a taint away from a node
+    #[command(override_usage = "borough node taint [OPTIONS] <NODE|--label> <TAINT>...")]
     Taint {
         /// The node's name
-        node: String,
+        #[arg(value_name = "NODE", value_parser = super::taint::node_or_taint, required_unless_present = "label")]
+        node: Option<super::NameOrChange<String, borough_proto::v1::Taint>>,
         /// KEY[=VALUE]:EFFECT; effects are no_schedule, prefer_no_schedule and no_execute
-        #[arg(required = true, value_parser = super::taint::taint, value_name = "TAINT")]
+        #[arg(required_unless_present = "label", value_parser = super::taint::taint, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::Taint>,
+        /// Instead of NODE: every node with labels or attributes like this; lists them and asks
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
     },
     /// Remove taints from a node
     Untaint {
@@ -98,13 +103,17 @@ pub enum NodeVerb {
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
     /// Set and remove labels of a node, which constraints of jobs read like attributes
-    #[command(after_help = NODE_LABEL_NOTES)]
+    #[command(after_help = NODE_LABEL_NOTES, override_usage = "borough node label [OPTIONS] <NODE|--label> <LABEL>...")]
     Label {
         /// The node's name
-        node: String,
+        #[arg(value_name = "NODE", value_parser = super::label::node_or_label, required_unless_present = "label")]
+        node: Option<super::NameOrChange<String, super::LabelArgument>>,
         /// KEY=VALUE sets a label, KEY- removes it
-        #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
-        labels: Vec<super::LabelArgument>,
+        #[arg(required_unless_present = "label", value_parser = super::label::label, value_name = "LABEL")]
+        changes: Vec<super::LabelArgument>,
+        /// Instead of NODE: every node with labels or attributes like this; lists them and asks
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
     },
     /// Forget a node that is gone for good: drained or lost, without tasks, and with its agent ended
     #[command(after_help = REMOVE_NOTES)]

@@ -74,13 +74,16 @@ pub enum JobVerb {
     #[command(after_help = PURGE_NOTES)]
     Purge(PurgeArguments),
     /// Set and remove labels of a job; no task restarts
+    #[command(override_usage = "borough job label [OPTIONS] <JOB|--label> <LABEL>...")]
     Label {
         /// [USER/]JOB
-        #[arg(value_name = "JOB")]
-        target: JobTarget,
+        #[arg(value_name = "JOB", value_parser = super::label::job_or_label, required_unless_present = "label")]
+        target: Option<super::NameOrChange<JobTarget, super::LabelArgument>>,
         /// KEY=VALUE sets a label, KEY- removes it
-        #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
-        labels: Vec<super::LabelArgument>,
+        #[arg(required_unless_present = "label", value_parser = super::label::label, value_name = "LABEL")]
+        changes: Vec<super::LabelArgument>,
+        #[command(flatten)]
+        labels: JobLabels,
     },
     /// Show the output of every task of a job, each line under the name of its task
     Logs(JobLogArguments),

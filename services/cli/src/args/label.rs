@@ -4,6 +4,9 @@ use borough_client::LabelChange;
 use borough_model::FieldError;
 use borough_model::node::label_check;
 
+use super::JobTarget;
+use super::target::TargetError;
+
 const ACCEPTED: &str = "accepted: KEY=VALUE to set a label, KEY- to remove it";
 
 /// One label that is set or removed.
@@ -35,6 +38,58 @@ const APART_BYTES_MAX: usize = 100;
 /// The labels with spaces between, or a short example instead of very many.
 fn apart(text: &str) -> String {
     if text.len() <= APART_BYTES_MAX { text.replace(',', " ") } else { "tier=db team=web".to_owned() }
+}
+
+/// The first word of a verb that labels or taints: the name of what it changes, or with `--label` the first change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameOrChange<N, C> {
+    Name(N),
+    Change(C),
+}
+
+impl<N, C> NameOrChange<N, C> {
+    /// The one that is named, and all changes. `is_selected` says whether labels choose.
+    ///
+    /// # Errors
+    /// The words do not go together: what is wrong, as a usage error says it.
+    pub(crate) fn apart(
+        first: Option<Self>,
+        rest: Vec<C>,
+        is_selected: bool,
+        noun: &str,
+    ) -> Result<(Option<N>, Vec<C>), String> {
+        match (first, is_selected) {
+            (Some(Self::Name(name)), false) => Ok((Some(name), rest)),
+            (Some(Self::Change(change)), true) => Ok((None, std::iter::once(change).chain(rest).collect())),
+            (Some(Self::Name(_)), true) => {
+                Err(format!("--label and {noun} exclude each other; give one of them"))
+            }
+            (_, false) => Err(format!("{noun} is missing; give {noun} before the changes, or --label")),
+            (None, true) => Err("nothing is changed; give what to set or to remove".to_owned()),
+        }
+    }
+}
+
+/// The first word of `job label`.
+pub(super) fn job_or_label(text: &str) -> Result<NameOrChange<JobTarget, LabelArgument>, TargetError> {
+    if is_label(text) {
+        return Ok(NameOrChange::Change(label(text)?));
+    }
+    text.parse().map(NameOrChange::Name)
+}
+
+/// The first word of `node label`.
+pub(super) fn node_or_label(text: &str) -> Result<NameOrChange<String, LabelArgument>, String> {
+    if is_label(text) {
+        label(text).map(NameOrChange::Change)
+    } else {
+        Ok(NameOrChange::Name(text.to_owned()))
+    }
+}
+
+/// No name has an equals sign, or ends with a dash.
+fn is_label(text: &str) -> bool {
+    text.contains('=') || (text.len() > 1 && text.ends_with('-'))
 }
 
 /// Returns true if a further label stands behind a comma of the value, as in a selector.

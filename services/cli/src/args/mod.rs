@@ -49,8 +49,8 @@ pub use job::{
     RestartArguments, RestartFrom, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments,
     WaitArguments,
 };
-pub use label::LabelArgument;
 pub(crate) use label::label_change;
+pub use label::{LabelArgument, NameOrChange};
 pub use list::{
     JobLabels, ListArguments, NodeStateOrCondition, TaskOrJobState, TaskStateOrCondition, WatchArguments,
 };

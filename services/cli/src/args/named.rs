@@ -1,6 +1,8 @@
 //! The object that a command line names, for the message if the cell has none of that name.
 
-use super::{EventFilter, EventVerb, JobTarget, JobVerb, NameVerb, NodeVerb, ScaleWord, TaskVerb, Verb};
+use super::{
+    EventFilter, EventVerb, JobTarget, JobVerb, NameOrChange, NameVerb, NodeVerb, ScaleWord, TaskVerb, Verb,
+};
 
 /// What a command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +50,10 @@ impl JobVerb {
                 Some(ScaleWord::Number(_)) | None => None,
             },
             Self::Logs(arguments) => Some(&arguments.target),
-            Self::Label { target, .. } | Self::History { target } => Some(target),
+            Self::Label { target: Some(NameOrChange::Name(target)), .. } | Self::History { target } => {
+                Some(target)
+            }
+            Self::Label { .. } => None,
             Self::Init { .. } | Self::Validate(_) | Self::Schema | Self::Plan(_) | Self::Run(_) => None,
         }
     }
@@ -74,12 +79,11 @@ impl NodeVerb {
             Self::List { .. } | Self::Token(_) => None,
             Self::Drain(arguments) => only(&arguments.choice.nodes).map(String::as_str),
             Self::Cordon(choice) | Self::Uncordon(choice) => only(&choice.nodes).map(String::as_str),
+            Self::Taint { node: Some(NameOrChange::Name(node)), .. }
+            | Self::Label { node: Some(NameOrChange::Name(node)), .. } => Some(node),
+            Self::Taint { .. } | Self::Label { .. } => None,
             Self::Remove { nodes } => only(nodes).map(String::as_str),
-            Self::Status { node, .. }
-            | Self::Taint { node, .. }
-            | Self::Untaint { node, .. }
-            | Self::Label { node, .. }
-            | Self::Admit { node, .. } => Some(node),
+            Self::Status { node, .. } | Self::Untaint { node, .. } | Self::Admit { node, .. } => Some(node),
         }
     }
 }

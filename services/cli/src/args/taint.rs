@@ -51,6 +51,16 @@ pub(super) fn taint_match(text: &str) -> Result<v1::TaintMatch, String> {
     Ok(v1::TaintMatch { key, value, effect: effect.into() })
 }
 
+/// The first word of `node taint`. No name has a colon.
+pub(super) fn node_or_taint(
+    text: &str,
+) -> Result<super::NameOrChange<String, borough_proto::v1::Taint>, String> {
+    if text.contains(':') {
+        return taint(text).map(super::NameOrChange::Change);
+    }
+    Ok(super::NameOrChange::Name(text.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

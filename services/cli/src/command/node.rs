@@ -1,6 +1,6 @@
 //! Verbs on nodes.
 
-use borough_client::{Client, NodeFilter};
+use borough_client::{Client, LabelChange, NodeFilter};
 use borough_proto::v1::{LabelMatch, Node, WatchFilter};
 
 use super::confirm::{Intent, confirm};
@@ -10,7 +10,9 @@ use super::node_bulk::{ChosenNodes, NodesChange, drain_all, nodes_change, remove
 use super::removed::{labels_absent, taints_absent};
 use super::selected::nodes_selected;
 use super::watch::{WatchedView, list_or_watch, status_watch};
-use crate::args::{DrainArguments, Global, NodeStateOrCondition, NodeVerb, WatchArguments, label_change};
+use crate::args::{
+    DrainArguments, Global, NameOrChange, NodeStateOrCondition, NodeVerb, WatchArguments, label_change,
+};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{Foreign, NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
@@ -59,15 +61,16 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             confirm(global, &client, Intent::stop(&what), printer)?;
             changed(client.node_admit(&node, &identity).await?, printer)?;
         }
-        NodeVerb::Label { node, labels } => {
-            let change = label_change(labels).map_err(|text| Failure::new(Code::Usage, text))?;
-            if !change.remove.is_empty() {
-                let before = client.node_get(&node).await?;
-                labels_absent(&node, &change.remove, before.labels.keys(), printer);
-            }
-            let node = client.node_label(&node, change).await?;
-            printer
-                .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
+        NodeVerb::Label { node, changes, label } => {
+            let (node, changes) = apart(node, changes, &label, "borough node label --help")?;
+            let change = label_change(changes).map_err(|text| Failure::new(Code::Usage, text))?;
+            let Some(node) = node else {
+                let chosen = ChosenNodes::labelled(&client, &label).await?;
+                let what = NodesChange { verb: "change labels of", done: "labelled" };
+                let set = async |node: &str| Ok(client.node_label(node, change.clone()).await?);
+                return nodes_change(global, &client, chosen, what, set, printer).await;
+            };
+            labelled(&client, &node, change, printer).await?;
         }
         NodeVerb::Remove { nodes } => {
             let [node] = nodes.as_slice() else {
@@ -77,7 +80,16 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             client.node_remove(node).await?;
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
-        NodeVerb::Taint { node, taints } => tainted(client.node_taint(&node, taints).await?, printer)?,
+        NodeVerb::Taint { node, taints, label } => {
+            let (node, taints) = apart(node, taints, &label, "borough node taint --help")?;
+            let Some(node) = node else {
+                let chosen = ChosenNodes::labelled(&client, &label).await?;
+                let what = NodesChange { verb: "taint", done: "tainted" };
+                let set = async |node: &str| Ok(client.node_taint(node, taints.clone()).await?);
+                return nodes_change(global, &client, chosen, what, set, printer).await;
+            };
+            tainted(client.node_taint(&node, taints).await?, printer)?;
+        }
         NodeVerb::Untaint { node, taints } => {
             taints_absent(&client, &node, &taints, printer).await?;
             tainted(client.node_untaint(&node, taints).await?, printer)?;
@@ -93,6 +105,32 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
     }
     Ok(Code::Done)
+}
+
+/// The node that is named, if one is, and the changes.
+fn apart<C>(
+    first: Option<NameOrChange<String, C>>,
+    rest: Vec<C>,
+    selector: &[LabelMatch],
+    hint: &str,
+) -> Result<(Option<String>, Vec<C>), Failure> {
+    let apart = NameOrChange::apart(first, rest, !selector.is_empty(), "NODE");
+    apart.map_err(|text| Failure::new(Code::Usage, text).with_hint(hint))
+}
+
+/// Sets and removes labels of one node.
+async fn labelled(
+    client: &Client,
+    node: &str,
+    change: LabelChange,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    if !change.remove.is_empty() {
+        let before = client.node_get(node).await?;
+        labels_absent(node, &change.remove, before.labels.keys(), printer);
+    }
+    let node = client.node_label(node, change).await?;
+    printer.one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))
 }
 
 /// What a drain does, in the imperative.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, JobFilter, JobRef};
+use borough_client::{Client, JobFilter, JobRef, LabelChange};
 use borough_proto::v1::{Job, JobState, Task};
 use futures::{StreamExt as _, stream};
 
@@ -136,6 +136,27 @@ pub(super) async fn scale_all(
     let scaled = outcome.each(&jobs, |job| named(job).to_string(), scale, printer).await;
     let up = all_waited(client, scaled, Goal::Up, wait_for, &mut outcome, printer).await;
     shown(up, outcome, printer)
+}
+
+/// Sets and removes labels of every job with some labels that is not over.
+pub(super) async fn label_all(
+    global: &Global,
+    client: &Client,
+    labels: &JobLabels,
+    wanted: &LabelChange,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let ChosenJobs { jobs, names, by } = ChosenJobs::read(client, labels, &[], "jobs").await?;
+    let what = format!("change labels of {}", tally(jobs.len(), NOUN));
+    let change = BulkChange { what: &what, noun: NOUN, done: "labelled", by };
+    confirm_all(global, client, change, &names, printer)?;
+    let mut outcome = BulkOutcome::new(change, jobs.len());
+    let label = async |job: &Job| {
+        let labelled = client.job_label(&named(job), wanted.clone()).await?;
+        Ok(labelled.job.unwrap_or_default())
+    };
+    let labelled = outcome.each(&jobs, |job| named(job).to_string(), label, printer).await;
+    shown(labelled, outcome, printer)
 }
 
 /// Waits until every job has reached the goal, unless detached.

@@ -24,8 +24,8 @@ pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
 use super::selected::jobs_selected;
 use crate::args::{
-    Global, JobVerb, ScaleArguments, ScaleChoice, TaskOrJobState, label_change, task_states_apart,
-    value_shown,
+    Global, JobVerb, NameOrChange, ScaleArguments, ScaleChoice, TaskOrJobState, label_change,
+    task_states_apart, value_shown,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -87,10 +87,16 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
                 _ => purge::purge_chosen(global, &client, &arguments, printer).await,
             }
         }
-        JobVerb::Label { target, labels } => {
-            let change = label_change(labels).map_err(|text| Failure::new(Code::Usage, text))?;
+        JobVerb::Label { target, changes, labels } => {
+            let usage = |text| Failure::new(Code::Usage, text).with_hint("borough job label --help");
+            let is_selected = !labels.label.is_empty();
+            let apart = NameOrChange::apart(target, changes, is_selected, "JOB").map_err(usage)?;
+            let change = label_change(apart.1).map_err(|text| Failure::new(Code::Usage, text))?;
             let client = connect::cell_client(global).await?;
-            purge::label(&client, &target.resolve(client.user()), change, printer).await
+            match apart.0 {
+                Some(target) => purge::label(&client, &target.resolve(client.user()), change, printer).await,
+                None => bulk::label_all(global, &client, &labels, &change, printer).await,
+            }
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;
