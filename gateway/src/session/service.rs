@@ -165,10 +165,10 @@ async fn route(
     let lasting = session.is_lasting();
     cell.sessions.metrics.ended(&cell.name, SessionEnd { kind, lasting });
     // This also holds if the agent was back before the end of its connection was seen.
-    match (lasting, is_clean) {
-        (true, _) => {}
-        (false, true) => cell.sessions.failures.closed(session.node),
-        (false, false) => cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms()),
+    if !lasting && is_clean {
+        cell.sessions.failures.closed(session.node);
+    } else if !lasting {
+        cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms());
     }
     tracing::info!(cell = %cell.name, node = %name, session = session.id, ?kind, lasting, why, "agent disconnected");
     if kind != EndKind::Closed {

@@ -355,21 +355,26 @@ impl RestartArguments {
     pub(crate) fn check(&self) -> Result<(), String> {
         let is_labelled = !self.choice.labels.label.is_empty();
         let is_one = self.choice.targets.len() == 1;
-        match (&self.from, is_labelled) {
-            (Some(RestartFrom::Index(index)), true) => Err(format!(
-                "--from: \"{index}\" is a task of one job; accepted with --label: JOB/INDEX, such as web/{index}"
-            )),
-            (Some(RestartFrom::Task(_)), false) => {
-                Err("--from takes JOB/INDEX with --label only; give an INDEX of the one job".to_owned())
+        match &self.from {
+            Some(RestartFrom::Index(index)) if is_labelled => {
+                return Err(format!(
+                    "--from: \"{index}\" is a task of one job; accepted with --label: JOB/INDEX, such as web/{index}"
+                ));
             }
-            (Some(RestartFrom::Index(_)), false) if !is_one => {
-                Err("--from is for one job, and several are named; give one of them".to_owned())
+            Some(RestartFrom::Task(_)) if !is_labelled => {
+                return Err(
+                    "--from takes JOB/INDEX with --label only; give an INDEX of the one job".to_owned()
+                );
             }
-            _ if !self.task.is_empty() && !is_one => {
-                Err("--task is for one job, and several are named; give one of them".to_owned())
+            Some(RestartFrom::Index(_)) if !is_one => {
+                return Err("--from is for one job, and several are named; give one of them".to_owned());
             }
-            _ => Ok(()),
+            _ => {}
         }
+        if !self.task.is_empty() && !is_one {
+            return Err("--task is for one job, and several are named; give one of them".to_owned());
+        }
+        Ok(())
     }
 }
 

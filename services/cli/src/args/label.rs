@@ -3,6 +3,7 @@
 use borough_client::LabelChange;
 use borough_model::FieldError;
 use borough_model::node::label_check;
+use borough_proto::v1::LabelMatch;
 
 use super::JobTarget;
 use super::target::TargetError;
@@ -48,25 +49,29 @@ pub enum NameOrChange<N, C> {
 }
 
 impl<N, C> NameOrChange<N, C> {
-    /// The one that is named, and all changes. `is_selected` says whether labels choose.
+    /// The one that is named, and all changes. Without a name, the selector chooses.
     ///
     /// # Errors
     /// The words do not go together: what is wrong, as a usage error says it.
     pub(crate) fn apart(
         first: Option<Self>,
         rest: Vec<C>,
-        is_selected: bool,
+        selector: &[LabelMatch],
         noun: &str,
     ) -> Result<(Option<N>, Vec<C>), String> {
-        match (first, is_selected) {
-            (Some(Self::Name(name)), false) => Ok((Some(name), rest)),
-            (Some(Self::Change(change)), true) => Ok((None, std::iter::once(change).chain(rest).collect())),
-            (Some(Self::Name(_)), true) => {
-                Err(format!("--label and {noun} exclude each other; give one of them"))
+        let change = match first {
+            Some(Self::Name(_)) if !selector.is_empty() => {
+                return Err(format!("--label and {noun} exclude each other; give one of them"));
             }
-            (_, false) => Err(format!("{noun} is missing; give {noun} before the changes, or --label")),
-            (None, true) => Err("nothing is changed; give what to set or to remove".to_owned()),
+            Some(Self::Name(name)) => return Ok((Some(name), rest)),
+            Some(Self::Change(change)) => Some(change),
+            None => None,
+        };
+        if selector.is_empty() {
+            return Err(format!("{noun} is missing; give {noun} before the changes, or --label"));
         }
+        let change = change.ok_or("nothing is changed; give what to set or to remove")?;
+        Ok((None, std::iter::once(change).chain(rest).collect()))
     }
 }
 

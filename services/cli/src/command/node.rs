@@ -1,7 +1,7 @@
 //! Verbs on nodes.
 
 use borough_client::{Client, LabelChange, NodeFilter};
-use borough_proto::v1::{LabelMatch, Node, WatchFilter};
+use borough_proto::v1::{LabelMatch, Node, Taint, WatchFilter};
 
 use super::confirm::{Intent, confirm};
 use super::drain::{drain, staying_explained};
@@ -10,6 +10,7 @@ use super::node_bulk::{ChosenNodes, NodesChange, drain_all, nodes_change, remove
 use super::removed::{labels_absent, taints_absent};
 use super::selected::nodes_selected;
 use super::watch::{WatchedView, list_or_watch, status_watch};
+use crate::args::NodeChoice;
 use crate::args::{
     DrainArguments, Global, NameOrChange, NodeStateOrCondition, NodeVerb, WatchArguments, label_change,
 };
@@ -37,24 +38,14 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
         NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
         NodeVerb::Cordon(choice) => {
-            if let [node] = choice.nodes.as_slice() {
-                changed(client.node_cordon(node).await?, printer)?;
-                return Ok(Code::Done);
-            }
-            let chosen = ChosenNodes::of(&client, &choice).await?;
             let what = NodesChange { verb: "cordon", done: "cordoned" };
             let cordon = async |node: &str| Ok(client.node_cordon(node).await?);
-            return nodes_change(global, &client, chosen, what, cordon, printer).await;
+            return each_chosen(global, &client, &choice, what, cordon, printer).await;
         }
         NodeVerb::Uncordon(choice) => {
-            if let [node] = choice.nodes.as_slice() {
-                changed(client.node_uncordon(node).await?, printer)?;
-                return Ok(Code::Done);
-            }
-            let chosen = ChosenNodes::of(&client, &choice).await?;
             let what = NodesChange { verb: "uncordon", done: "uncordoned" };
             let uncordon = async |node: &str| Ok(client.node_uncordon(node).await?);
-            return nodes_change(global, &client, chosen, what, uncordon, printer).await;
+            return each_chosen(global, &client, &choice, what, uncordon, printer).await;
         }
         NodeVerb::Admit { node, identity } => {
             let what = format!("give node {node} to agent {identity}");
@@ -64,13 +55,10 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Label { node, changes, label } => {
             let (node, changes) = apart(node, changes, &label, "borough node label --help")?;
             let change = label_change(changes).map_err(|text| Failure::new(Code::Usage, text))?;
-            let Some(node) = node else {
-                let chosen = ChosenNodes::labelled(&client, &label).await?;
-                let what = NodesChange { verb: "change labels of", done: "labelled" };
-                let set = async |node: &str| Ok(client.node_label(node, change.clone()).await?);
-                return nodes_change(global, &client, chosen, what, set, printer).await;
-            };
-            labelled(&client, &node, change, printer).await?;
+            match node {
+                Some(node) => labelled(&client, &node, change, printer).await?,
+                None => return label_all(global, &client, &label, &change, printer).await,
+            }
         }
         NodeVerb::Remove { nodes } => {
             let [node] = nodes.as_slice() else {
@@ -82,13 +70,10 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
         NodeVerb::Taint { node, taints, label } => {
             let (node, taints) = apart(node, taints, &label, "borough node taint --help")?;
-            let Some(node) = node else {
-                let chosen = ChosenNodes::labelled(&client, &label).await?;
-                let what = NodesChange { verb: "taint", done: "tainted" };
-                let set = async |node: &str| Ok(client.node_taint(node, taints.clone()).await?);
-                return nodes_change(global, &client, chosen, what, set, printer).await;
-            };
-            tainted(client.node_taint(&node, taints).await?, printer)?;
+            match node {
+                Some(node) => tainted(client.node_taint(&node, taints).await?, printer)?,
+                None => return taint_all(global, &client, &label, &taints, printer).await,
+            }
         }
         NodeVerb::Untaint { node, taints } => {
             taints_absent(&client, &node, &taints, printer).await?;
@@ -107,6 +92,51 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
     Ok(Code::Done)
 }
 
+/// Changes one node by its name, or several.
+async fn each_chosen(
+    global: &Global,
+    client: &Client,
+    choice: &NodeChoice,
+    what: NodesChange<'_>,
+    change: impl AsyncFn(&str) -> Result<Node, Failure>,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    if let [node] = choice.nodes.as_slice() {
+        changed(change(node).await?, printer)?;
+        return Ok(Code::Done);
+    }
+    let chosen = ChosenNodes::of(client, choice).await?;
+    nodes_change(global, client, chosen, what, change, printer).await
+}
+
+/// Sets and removes labels of every node with some labels or attributes.
+async fn label_all(
+    global: &Global,
+    client: &Client,
+    selector: &[LabelMatch],
+    change: &LabelChange,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let chosen = ChosenNodes::labelled(client, selector).await?;
+    let what = NodesChange { verb: "change labels of", done: "labelled" };
+    let set = async |node: &str| Ok(client.node_label(node, change.clone()).await?);
+    nodes_change(global, client, chosen, what, set, printer).await
+}
+
+/// Taints every node with some labels or attributes.
+async fn taint_all(
+    global: &Global,
+    client: &Client,
+    selector: &[LabelMatch],
+    taints: &[Taint],
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let chosen = ChosenNodes::labelled(client, selector).await?;
+    let what = NodesChange { verb: "taint", done: "tainted" };
+    let set = async |node: &str| Ok(client.node_taint(node, taints.to_vec()).await?);
+    nodes_change(global, client, chosen, what, set, printer).await
+}
+
 /// The node that is named, if one is, and the changes.
 fn apart<C>(
     first: Option<NameOrChange<String, C>>,
@@ -114,7 +144,7 @@ fn apart<C>(
     selector: &[LabelMatch],
     hint: &str,
 ) -> Result<(Option<String>, Vec<C>), Failure> {
-    let apart = NameOrChange::apart(first, rest, !selector.is_empty(), "NODE");
+    let apart = NameOrChange::apart(first, rest, selector, "NODE");
     apart.map_err(|text| Failure::new(Code::Usage, text).with_hint(hint))
 }
 

@@ -301,3 +301,18 @@ impl NodeStatusView {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_drain_is_done_is_drained() {
+        let state = v1::NodeState::Ready.into();
+        let of = |drained| {
+            let node = v1::Node { state, draining: true, drained, connected: true, ..v1::Node::default() };
+            NodeOutput::from(node).state_text()
+        };
+        assert_eq!((of(false).as_str(), of(true).as_str()), ("ready, draining", "ready, drained"));
+    }
+}

@@ -412,8 +412,6 @@ fn nodes_and_cells() {
         attributes: [("rack".to_owned(), "r1".to_owned())].into(),
         ..Default::default()
     };
-    let drained = NodeOutput::from(v1::Node { tasks: 0, drained: true, ..node.clone() });
-    assert_eq!(drained.state_text(), "ready, drained");
     let view = NodeStatusView { node: node.into(), drain: Vec::new(), tasks: Vec::new() };
     check(
         &table(std::slice::from_ref(&view.node), &Style::default()),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
+use crate::journal_sample::{journal_values, node_load};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
@@ -11,10 +12,10 @@ use borough_model::job::{
     PreemptionSpec, Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator,
     UpdateSpec, spec_value,
 };
-use borough_model::journal::{Delta, JobName, JournalEntry, ValueChange};
+use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
-    AgentIdentity, Card, CardSelector, DurableId, GatewayLive, LoadMeasured, NodeAlloc, NodeLive, NodeLoad,
-    NodeRow, NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Voucher, Within,
+    AgentIdentity, Card, CardSelector, DurableId, GatewayLive, NodeAlloc, NodeLive, NodeLoad, NodeRow,
+    NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Voucher, Within,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
@@ -269,13 +270,6 @@ fn endpoint() -> Endpoint {
     }
 }
 
-fn node_load() -> NodeLoad {
-    let (covered_cpu_millis, covered_memory_bytes) = (4_000, 2 << 30);
-    let (cpu_millis, memory_bytes) = (1_500, 1 << 30);
-    let measured = LoadMeasured { cpu_millis, memory_bytes, covered_cpu_millis, covered_memory_bytes };
-    NodeLoad { revision: 3, changed_ms: 1_700_000_000_000, measured: Some(measured), unjournalled: None }
-}
-
 fn journal() -> JournalEntry {
     let (user, job, task, revision) = (name("ada"), name("web"), TASK, 12);
     JournalEntry {
@@ -307,15 +301,6 @@ fn journal() -> JournalEntry {
         ],
         values: None,
     }
-}
-
-fn journal_values() -> JournalEntry {
-    let value = |text: &str| Some(text.to_owned());
-    let values = vec![
-        ValueChange { key: "tier".to_owned(), old: None, new: value("db") },
-        ValueChange { key: "app".to_owned(), old: value("shop"), new: None },
-    ];
-    JournalEntry { deltas: Vec::new(), values: Some(values), ..journal() }
 }
 
 /// A sample with its bytes, and a decoder for others of its type.
@@ -378,7 +363,7 @@ fn samples() -> Vec<Sample> {
         sample("endpoint", &endpoint()),
         sample("gang_row", &gang),
         sample("journal_entry", &journal()),
-        sample("journal_entry.values", &journal_values()),
+        sample("journal_entry.values", &journal_values(journal())),
         sample("enum.task_state", &TaskState::ALL.to_vec()),
         sample("enum.stop_reason", &StopReason::ALL.to_vec()),
         sample("enum.health", &vec![Health::Unknown, Health::Healthy, Health::Unhealthy]),

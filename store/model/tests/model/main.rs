@@ -22,6 +22,7 @@ mod identity;
 mod job_lifecycle;
 #[cfg(test)]
 mod job_spec;
+mod journal_sample;
 #[cfg(test)]
 mod machine_model;
 #[cfg(test)]

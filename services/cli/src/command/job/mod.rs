@@ -24,8 +24,8 @@ pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
 use super::selected::jobs_selected;
 use crate::args::{
-    Global, JobVerb, NameOrChange, ScaleArguments, ScaleChoice, TaskOrJobState, label_change,
-    task_states_apart, value_shown,
+    Global, JobLabels, JobTarget, JobVerb, LabelArgument, NameOrChange, ScaleArguments, ScaleChoice,
+    TaskOrJobState, label_change, task_states_apart, value_shown,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -89,19 +89,30 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Label { target, changes, labels } => {
             let usage = |text| Failure::new(Code::Usage, text).with_hint("borough job label --help");
-            let is_selected = !labels.label.is_empty();
-            let apart = NameOrChange::apart(target, changes, is_selected, "JOB").map_err(usage)?;
-            let change = label_change(apart.1).map_err(|text| Failure::new(Code::Usage, text))?;
-            let client = connect::cell_client(global).await?;
-            match apart.0 {
-                Some(target) => purge::label(&client, &target.resolve(client.user()), change, printer).await,
-                None => bulk::label_all(global, &client, &labels, &change, printer).await,
-            }
+            let apart = NameOrChange::apart(target, changes, &labels.label, "JOB");
+            let (target, changes) = apart.map_err(usage)?;
+            label(global, target, changes, &labels, printer).await
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;
             show::history(&client, &target.resolve(client.user()), printer).await
         }
+    }
+}
+
+/// Sets and removes labels of the job that is named, or of those with labels.
+async fn label(
+    global: &Global,
+    target: Option<JobTarget>,
+    changes: Vec<LabelArgument>,
+    labels: &JobLabels,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let change = label_change(changes).map_err(|text| Failure::new(Code::Usage, text))?;
+    let client = connect::cell_client(global).await?;
+    match target {
+        Some(target) => purge::label(&client, &target.resolve(client.user()), change, printer).await,
+        None => bulk::label_all(global, &client, labels, &change, printer).await,
     }
 }
 

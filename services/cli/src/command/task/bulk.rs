@@ -45,9 +45,10 @@ pub(super) async fn stop_all(
     arguments: &TaskStopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let (attempts, by) = match arguments.targets.is_empty() {
-        true => (attempts_of(client, arguments).await?, ChosenBy::Labels),
-        false => (attempts_named(client, arguments).await?, ChosenBy::Names(Unattended::Proceed)),
+    let (attempts, by) = if arguments.targets.is_empty() {
+        (attempts_of(client, arguments).await?, ChosenBy::Labels)
+    } else {
+        (attempts_named(client, arguments).await?, ChosenBy::Names(Unattended::Proceed))
     };
     let what = format!("stop {}", tally(attempts.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "stopped and running again", by };
