@@ -20,6 +20,7 @@ use tonic::Status;
 
 use super::admission::AdmissionUse;
 use super::ended::EndedJobsUse;
+use super::grants::{AccessMirror, access_follow};
 use super::hub::{WatcherHub, entries_follow};
 use super::index::EventIndex;
 use super::journal::{JournalUse, journal_follow};
@@ -28,7 +29,6 @@ use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
 use super::usages::JobUsages;
-use crate::access::{AccessMirror, access_follow};
 use crate::session::batch::WriterContext;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;

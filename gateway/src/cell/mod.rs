@@ -1,8 +1,11 @@
 //! The contexts of the cells behind this gateway, and the service that shows them.
 
 mod admission;
+mod admit;
+mod ask;
 mod context;
 mod ended;
+mod grants;
 mod hub;
 mod index;
 mod journal;
@@ -20,6 +23,9 @@ pub(crate) mod tests;
 mod usages;
 
 pub use admission::AdmissionUse;
+pub(crate) use admit::{Asked, admit_message, principal_of};
+pub(crate) use ask::Ask;
+pub use ask::{METHODS, MethodRule};
 pub use context::{
     Caller, CellConnection, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
     cursor_to_message,

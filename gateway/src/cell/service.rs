@@ -14,11 +14,11 @@ use borough_store::mirror::MirrorState;
 use futures::future::join_all;
 use tonic::{Request, Response, Status};
 
+use super::admit::{Asked, context_complete, principal_of};
 use super::context::{CellContext, Cells, caller_of_read, cursor_to_message};
 use super::load::cell_load;
 use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
 use super::tally::CellTally;
-use crate::access::{Asked, context_complete, principal_of};
 use crate::status::status_from_store;
 
 /// The gRPC service of cells.

@@ -29,11 +29,10 @@ use super::list::jobs_listed;
 use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
 use super::purge::jobs_purge;
 use super::{job_counts, job_message};
-use crate::access::{Asked, principal_of};
 use crate::auth::Principal;
 use crate::cell::{
-    CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run, loads_follow, queue_check,
-    settings_read,
+    Asked, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run, loads_follow,
+    principal_of, queue_check, settings_read,
 };
 use crate::status::{
     status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,

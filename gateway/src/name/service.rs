@@ -12,8 +12,7 @@ use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
-use crate::access::Asked;
-use crate::cell::{CellContext, Cells, cursor_from_message, cursor_to_message};
+use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::page::{PagedList, page_cut, page_of, task_key, task_of_key};
 use crate::status::status_from_field;
 

@@ -26,9 +26,9 @@ use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
-use crate::access::{Ask, Asked};
 use crate::cell::{
-    Caller, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run, lost_after_ms,
+    Ask, Asked, Caller, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run,
+    lost_after_ms,
 };
 use crate::page::{ListPage, PagedList, page_cut, page_of};
 use crate::select::{node_meets, selector_checked};

@@ -13,8 +13,7 @@ use borough_store::quota::{QuotaChange, QuotaLine, QuotaRow, quota_change, quota
 use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
 
-use crate::access::Asked;
-use crate::cell::{CellContext, Cells, KeyedRequest, keyed_run};
+use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store, status_from_validation};
 

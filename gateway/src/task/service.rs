@@ -19,8 +19,10 @@ use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::{StreamSlots, window_of};
-use crate::access::{Asked, admit_message, principal_of};
-use crate::cell::{Caller, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run};
+use crate::cell::{
+    Asked, Caller, CellContext, Cells, KeyedRequest, admit_message, cursor_to_message, keyed_found,
+    keyed_run, principal_of,
+};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::attempt_to_message;
 use crate::session::registry::AgentAnswer;

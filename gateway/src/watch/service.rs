@@ -18,8 +18,7 @@ use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
 use super::event::{Sentence, sentence, with_values};
 use super::feed::{FeedItem, feed};
 use super::selected::WantedSubjects;
-use crate::access::Asked;
-use crate::cell::{CellContext, Cells, cursor_from_message, cursor_to_message};
+use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::select::selector_checked;
 use crate::status::{status_from_store, status_with};
 

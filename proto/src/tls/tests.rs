@@ -1,3 +1,5 @@
+//! Certificates from files, over connections in memory.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Tokens of users: what proves an identity, and what proves nothing.
+
 use borough_kv::env::ManualClock;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{EncodingKey, encode};

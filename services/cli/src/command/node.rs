@@ -64,9 +64,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             let [node] = nodes.as_slice() else {
                 return remove_all(global, &client, &nodes, printer).await;
             };
-            confirm(global, &client, Intent::forget(&format!("forget node {node}")), printer)?;
-            client.node_remove(node).await?;
-            printer.remark(&format!("{node}: removed from cell {}", client.cell()));
+            remove(global, &client, node, printer).await?;
         }
         NodeVerb::Taint { node, taints, label } => {
             let (node, taints) = apart(node, taints, &label, "borough node taint --help")?;
@@ -90,6 +88,14 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
     }
     Ok(Code::Done)
+}
+
+/// Forgets a node after the question.
+async fn remove(global: &Global, client: &Client, node: &str, printer: &Printer) -> Result<(), Failure> {
+    confirm(global, client, Intent::forget(&format!("forget node {node}")), printer)?;
+    client.node_remove(node).await?;
+    printer.remark(&format!("{node}: removed from cell {}", client.cell()));
+    Ok(())
 }
 
 /// Changes one node by its name, or several.

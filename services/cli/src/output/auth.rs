@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::Foreign;
 use super::table::Tabular;
 use super::text::time;
-use crate::role::authority::IssuedCertificate;
 
 /// What a user or a group is given and denied.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -161,24 +160,6 @@ pub(crate) struct CertificateView {
     pub(crate) expires_ms: i64,
     /// Null: it is not revoked.
     pub(crate) revoked_ms: Option<i64>,
-}
-
-impl CertificateView {
-    pub(crate) fn of(issued: &IssuedCertificate, now_s: u64) -> Self {
-        let ms = |seconds: u64| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
-        let state = match issued.revoked_s {
-            Some(_) => "revoked",
-            None if issued.expires_s <= now_s => "expired",
-            None => "valid",
-        };
-        Self {
-            name: issued.name.clone().into(),
-            serial: issued.serial.clone().into(),
-            state,
-            expires_ms: ms(issued.expires_s),
-            revoked_ms: issued.revoked_s.map(ms),
-        }
-    }
 }
 
 impl Tabular for CertificateView {

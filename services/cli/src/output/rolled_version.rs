@@ -32,7 +32,7 @@ pub(crate) struct RolledVersionView {
 impl RolledVersionView {
     /// The versions of the present job of a name, newest first.
     pub(crate) fn all(row: &v1::Job, versions: Vec<v1::JobVersion>) -> Vec<Self> {
-        let own = |view: &JobVersionView| view.job.id == Foreign::from(row.id.as_str());
+        let own = |view: &JobVersionView| view.job.id == row.id.as_str();
         let views = JobVersionView::all(versions).into_iter().filter(own);
         views.map(|view| Self::of(row, view)).collect()
     }

@@ -47,13 +47,13 @@ struct IssuedFile {
 /// A certificate that an authority has issued. Times are seconds since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct IssuedCertificate {
+struct IssuedCertificate {
     /// In hexadecimal.
-    pub(crate) serial: String,
+    serial: String,
     /// Such as `user/ann`.
-    pub(crate) name: String,
-    pub(crate) expires_s: u64,
-    pub(crate) revoked_s: Option<u64>,
+    name: String,
+    expires_s: u64,
+    revoked_s: Option<u64>,
 }
 
 /// `auth ca`.
@@ -67,11 +67,27 @@ pub(crate) fn run(verb: &CaVerb, printer: &Printer) -> Result<Code, Failure> {
             let authority = Authority::open(dir)?;
             let now_s = now_s();
             let issued = authority.issued.certificates.iter();
-            let views: Vec<CertificateView> = issued.map(|one| CertificateView::of(one, now_s)).collect();
+            let views: Vec<CertificateView> = issued.map(|one| view_of(one, now_s)).collect();
             printer.list(&views, "the authority has issued nothing\nhint: borough auth ca issue --help")?;
         }
     }
     Ok(Code::Done)
+}
+
+fn view_of(issued: &IssuedCertificate, now_s: u64) -> CertificateView {
+    let ms = |seconds: u64| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+    let state = match issued.revoked_s {
+        Some(_) => "revoked",
+        None if issued.expires_s <= now_s => "expired",
+        None => "valid",
+    };
+    CertificateView {
+        name: issued.name.clone().into(),
+        serial: issued.serial.clone().into(),
+        state,
+        expires_ms: ms(issued.expires_s),
+        revoked_ms: issued.revoked_s.map(ms),
+    }
 }
 
 fn now_s() -> u64 {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use borough_gateway::{ConnectionLimits, GatewayTls};
 use borough_kv::Database;
 use borough_kv::env::{SystemClock, SystemRng};
+use borough_kv::secret::Secret;
 use borough_model::Name;
 use borough_proto::tls::{ClientTls, ServerTls, TlsError, TlsFiles};
 use borough_store::cell::CellMeta;
@@ -114,14 +115,7 @@ fn run(
     let descriptors = OpenFiles::raise().most;
     let connections = connections.map(|given| given.limits(descriptors)).transpose()?;
     let connections = connections.unwrap_or_else(|| ConnectionLimits::of_descriptors(descriptors));
-    let token = match &global.token_file {
-        Some(path) => secret_read(path)?,
-        None => {
-            return Err(Failure::new(Code::Usage, "give the file with the operator's token with --token-file").with_hint(
-                "a file only you can read: (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > token)",
-            ));
-        }
-    };
+    let token = operator_token(global)?;
     let tls = tls_of(global, arguments, &roles)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
@@ -171,6 +165,16 @@ fn run(
             RoleEnd::Store(error) => Err(store_stopped(&error)),
         }
     })
+}
+
+/// The token that operators and other gateways use.
+fn operator_token(global: &Global) -> Result<Secret, Failure> {
+    let Some(path) = &global.token_file else {
+        return Err(Failure::new(Code::Usage, "give the file with the operator's token with --token-file").with_hint(
+            "a file only you can read: (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > token)",
+        ));
+    };
+    secret_read(path)
 }
 
 /// The certificates of a role. Without any it answers on loopback only, unless the operator wants otherwise.

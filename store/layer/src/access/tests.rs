@@ -1,3 +1,5 @@
+//! Grants as rows, and the table that gateways keep.
+
 use borough_kv::Idempotency;
 use borough_model::access::{AccessRole, Right};
 use borough_model::quota::QuotaLimit;

@@ -1,3 +1,5 @@
+//! Decisions about rights, against a plain reading of the grants.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -6,7 +6,6 @@ use std::fs;
 
 use borough_kv::{Database, Idempotency};
 use borough_model::Name;
-use borough_store::StoreError;
 use borough_store::keys::CellSpace;
 use borough_store::node::node_by_name;
 
@@ -50,7 +49,7 @@ async fn is_known(db: &Database, cell: &Name, name: &str) -> bool {
     let Ok(name) = Name::new(name) else { return false };
     let (space, name) = (&CellSpace::new(cell.clone()), &name);
     let found = db.run("node_read", Idempotency::ReadOnly, |tx, _| async move {
-        node_by_name(&tx, space, name).await.map(drop).map_err(StoreError::from)
+        node_by_name(&tx, space, name).await.map(drop)
     });
     found.await.is_ok()
 }

@@ -10,7 +10,7 @@ use borough_store::access::{AccessPart, access_head, access_head_watch, access_p
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::cell::CellContext;
+use super::context::CellContext;
 
 /// The gateway looks so often by itself, since a watch may be lost. A grant that is taken away ends within it.
 const LOOK: Duration = Duration::from_secs(2);

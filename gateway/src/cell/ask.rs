@@ -1,4 +1,8 @@
-//! What every method of the API needs of its caller.
+//! What every method of the API needs of its caller: the one table of methods.
+//!
+//! A service reaches a cell only through `Cells::admit_read` and `Cells::admit_change`, which a request without a line
+//! in the table does not fit. An operator's token may do everything, in every user's name. A user's credential may do
+//! what the cell's grants say.
 
 use borough_model::access::{ActionNeed, Right};
 use borough_proto::v1;

@@ -10,9 +10,9 @@ use borough_proto::v1;
 use http::Extensions;
 use tonic::{Code, Request, Status};
 
-use super::Ask;
+use super::ask::Ask;
+use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
 use crate::auth::{NODE_TOKEN_ONLY, Principal};
-use crate::cell::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
 use crate::status::{status_from_field, status_unavailable, status_with};
 
 /// Bytes of a name in a refusal, which the caller has chosen.
