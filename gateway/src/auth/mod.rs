@@ -1,8 +1,9 @@
 //! Authentication by token: one layer in front of gRPC and HTTP, before anything else is read of a request.
 //!
 //! An operator's token admits to every call. A user's token comes from an issuer that the gateway trusts ([`issuer`]),
-//! and the grants of each cell say what it admits to. A node's token admits to [`AGENT_SERVICE`] alone, for the cell (and the
-//! node) that it was made for. Nodes run other people's programs, so a token found on a node must not open the cell.
+//! and the grants of each cell say what it admits to. A node's token admits to [`AGENT_SERVICE`] alone, for the cell
+//! (and the node) that it was made for. Nodes run other people's programs, so a token found on a node must not open the
+//! cell. The certificate of a connection proves the same as a token of its holder would.
 
 mod issuer;
 
@@ -161,8 +162,8 @@ impl Credentials {
         &self.operator
     }
 
-    /// Who a caller is, by the certificate of the connection and the token of the call. Who has the certificate of a node
-    /// is that node, whatever token comes with it. For all others a token counts before the certificate.
+    /// Who a caller is, by the certificate of the connection and the token of the call. Who has the certificate of a
+    /// node is that node, whatever token comes with it. For all others a token counts before the certificate.
     ///
     /// # Errors
     /// Neither proves anything.

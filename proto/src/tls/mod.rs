@@ -1,7 +1,8 @@
 //! TLS between all roles: certificates from files, which may be replaced while a role runs.
 //!
 //! A certificate says who its holder is in one URI (SPIFFE, <https://spiffe.io>): see [`CertificateName`]. Servers have
-//! certificates for servers, and everybody else for clients only. So a node that was taken over cannot pose as a gateway.
+//! certificates for servers, and everybody else for clients only. So a node that was taken over cannot pose as a
+//! gateway.
 
 mod files;
 mod name;

@@ -253,7 +253,8 @@ fn no_dev_cell(directory: Option<&Path>) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
-/// The user of the request: `--user`, or that of the context, or that of a user's token, or the login name in the form of a user name.
+/// The user of the request: `--user`, or that of the context, or that of a user's token, or the login name in the form
+/// of a user name.
 pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
     let user = match context(global)? {
         Some(context) => context.user(global),

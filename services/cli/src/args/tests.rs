@@ -95,6 +95,15 @@ const LINES: [&str; 69] = [
     "borough context use --none",
     "borough context remove prod",
     "borough --context prod job stop web --yes",
+    "borough auth whoami",
+    "borough auth can-i StopJob --owner bob --as user/ann --group web",
+    "borough auth who-can read",
+    "borough auth grants user/ann",
+    "borough auth grant group/web --role runner --allow read --deny exec_any_task",
+    "borough auth revoke user/ann --all",
+    "borough auth token ann --group web --key issuer.key --to ann.token --expires 1h",
+    "borough auth ca issue alpha/n1 --dir ca --to n1 --renew",
+    "borough --tls-ca ca.pem --tls-cert cert.pem --tls-key key.pem node list",
     "borough top --interval 500ms",
     "borough completion bash",
     "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
@@ -113,7 +122,7 @@ fn global_options_are_explained_in_the_first_screen_only() {
         Arguments::command().get_arguments().filter(|one| one.is_global_set()).cloned().collect();
     let global: BTreeSet<String> =
         global.iter().filter_map(Arg::get_long).map(|long| format!("--{long}")).collect();
-    assert_eq!(global.len(), 10, "{global:?}");
+    assert_eq!(global.len(), 13, "{global:?}");
     let mut found = Vec::new();
     lines("borough", &Arguments::screens(), &mut found);
     assert!(found.len() > 40, "{}", found.len());

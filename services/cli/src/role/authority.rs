@@ -1,5 +1,5 @@
-//! The certificate authority of a small set-up: a directory with its key, its list of what it has issued, and the list of
-//! revoked certificates.
+//! The certificate authority of a small set-up: a directory with its key, its list of what it has issued, and the list
+//! of revoked certificates.
 
 use std::fs;
 use std::io;

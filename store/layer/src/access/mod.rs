@@ -38,8 +38,8 @@ pub async fn grant_read(
     Ok(keys::read_snapshot(tx, space, &key_of(subject)).await?.unwrap_or_default())
 }
 
-/// Sets the grant of a subject as a whole, and records who did. An empty one takes everything away. The same grant again
-/// changes nothing. A change for another revision than `expected` is refused; 0: any.
+/// Sets the grant of a subject as a whole, and records who did. An empty one takes everything away. The same grant
+/// again changes nothing. A change for another revision than `expected` is refused; 0: any.
 pub async fn grant_change(
     tx: &Transaction,
     changes: &ChangeSet,
