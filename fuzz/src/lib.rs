@@ -10,14 +10,17 @@
 //! | the target `command_line` | the same with `--features libfuzzer,cli` |
 
 pub mod amounts;
+pub mod certificates;
 #[cfg(feature = "cli")]
 pub mod command_line;
 pub mod job_file;
 pub mod journal;
 pub mod keys;
 pub mod names;
+pub mod requests;
 pub mod rows;
 pub mod store_files;
+pub mod tokens;
 
 use std::borrow::Cow;
 

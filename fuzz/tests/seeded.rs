@@ -92,11 +92,14 @@ macro_rules! targets {
 
 targets! {
     amounts 20_000;
+    certificates 20_000;
     job_file 5_000;
     journal 20_000;
     keys 20_000;
     names 20_000;
+    requests 20_000;
     rows 20_000;
     store_files 400;
+    tokens 2_000;
     #[cfg(feature = "cli")] command_line 2_000;
 }

@@ -16,12 +16,11 @@ use moka::sync::Cache;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
+
+use super::TokenDigest;
 
 /// How far the clocks of an issuer and of a cell may be apart, in seconds.
 const SKEW_S: i64 = 60;
-/// The longest token that is looked at, in bytes.
-const TOKEN_BYTES_MAX: usize = 8_192;
 /// Tokens whose signature was checked and that are remembered.
 const CHECKED_MAX: u64 = 10_000;
 /// The most keys of an issuer.
@@ -127,7 +126,7 @@ pub struct Issuers {
 struct SharedIssuers {
     trusted: RwLock<Arc<Vec<TrustedIssuer>>>,
     /// By the digest of the token. Emptied when the issuers change.
-    checked: Cache<[u8; 32], CheckedToken>,
+    checked: Cache<TokenDigest, CheckedToken>,
     clock: OnceLock<Arc<dyn Clock>>,
 }
 
@@ -161,25 +160,28 @@ impl Issuers {
     }
 
     /// Judges tokens by this clock. The first one counts.
-    pub(crate) fn clock_set(&self, clock: Arc<dyn Clock>) {
+    pub fn clock_set(&self, clock: Arc<dyn Clock>) {
         self.shared.clock.set(clock).ok();
     }
 
-    /// The identity that a token proves; `None` if it is no JWT at all.
+    /// The identity that a token with this digest proves; `None` if it is no JWT at all.
     ///
     /// # Errors
     /// Why it does not count.
-    pub(crate) fn identity(&self, token: &[u8]) -> Option<Result<Arc<Identity>, TokenRefused>> {
+    pub(crate) fn identity(
+        &self,
+        token: &[u8],
+        digest: TokenDigest,
+    ) -> Option<Result<Arc<Identity>, TokenRefused>> {
         let shared = &*self.shared;
         let trusted = Arc::clone(&shared.trusted.read());
-        if trusted.is_empty() || token.len() > TOKEN_BYTES_MAX {
+        if trusted.is_empty() {
             return None;
         }
         if token.iter().filter(|byte| **byte == b'.').count() != 2 {
             return None;
         }
         let now_s = shared.clock.get().map(|clock| clock.wall_ms() / 1_000)?;
-        let digest: [u8; 32] = Sha256::digest(token).into();
         if let Some(checked) = shared.checked.get(&digest) {
             return Some(checked.valid_at(now_s));
         }

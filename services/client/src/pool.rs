@@ -158,7 +158,7 @@ mod tests {
             ("h:http", "has the port \"http\""),
             ("[::1]:-1", "has the port \"-1\""),
             ("h:1/x", "has the path \"/x\""),
-            ("https://h:1", "has the scheme \"https\""),
+            ("https://h:1", "has the scheme \"https\", and no --tls-ca says whom to trust"),
         ] {
             let error = pool(&[address]).unwrap_err().to_string();
             assert!(

@@ -60,7 +60,7 @@ impl EncryptedCell {
     }
 
     fn authority(&self, words: &[&str]) -> Ran {
-        self.program(&[&["auth", "ca"], words, &["--dir", &self.text("ca")]].concat())
+        self.program(&[&["auth", "ca"], words, &["--ca", &self.text("ca")]].concat())
     }
 
     fn issue(&self, holder: &str, to: &str, words: &[&str]) -> Ran {
@@ -282,5 +282,5 @@ fn a_role_without_certificates_stays_on_loopback() {
     missing.warns("--dns HOST or --ip ADDRESS");
     cell.issue("user/ann", "ann", &[]).ended(4).warns("is there already");
     cell.issue("node", "other", &[]).ended(2).warns("user/NAME, or CELL/NODE");
-    cell.program(&["auth", "ca", "list", "--dir", &cell.text("none")]).ended(4).warns("borough auth ca init");
+    cell.program(&["auth", "ca", "list", "--ca", &cell.text("none")]).ended(4).warns("borough auth ca init");
 }

@@ -1,6 +1,11 @@
 //! Quotas: an operator sets them, and admission keeps them.
 
-use borough_tests::{Ran, TestCell, options};
+use std::collections::BTreeSet;
+
+use borough_client::{ClientError, JobRef};
+use borough_proto::v1;
+use borough_tests::{Ran, TestCell, options, until};
+use futures::StreamExt as _;
 
 const WINDOW_LATER: &str = "2999-01-01T00:00:00Z";
 
@@ -77,5 +82,76 @@ async fn a_change_of_a_quota_for_another_revision_is_refused() {
     let refused = cell.client().quota_set("ann", Band::Batch, limit(3), first.revision).await.unwrap_err();
     let text = refused.to_string();
     assert!(text.contains("is at revision 2, by user/tester, and the change was made for 1"), "{text}");
+    cell.finish().await;
+}
+
+/// Submissions at once, and how many tasks the quota has room for.
+const RACERS: usize = 1_000;
+const GRANTED: usize = 50;
+
+/// A thousand submissions race for one quota, while the store fails commits and hides their results. Exactly as many are
+/// admitted as it has room for, and when all of them have ended, nothing is charged any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_submissions_at_once_never_exceed_the_quota_and_leave_nothing_charged() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let limit = v1::QuotaLimit { tasks_max: Some(GRANTED as u64), ..v1::QuotaLimit::default() };
+    cell.client().quota_set("tester", v1::Band::Batch, Some(limit), 0).await.unwrap();
+    let resources = v1::Resources { cpu_millis: 1, memory_bytes: 1 << 20, ..v1::Resources::default() };
+    let task = v1::TaskSpec {
+        command: vec!["sleep".to_owned(), "600".to_owned()],
+        resources: Some(resources),
+        ..v1::TaskSpec::default()
+    };
+    let spec = |number: usize| v1::JobSpec {
+        user: "tester".to_owned(),
+        name: format!("racer-{number}"),
+        kind: v1::JobKind::Batch.into(),
+        priority: 100,
+        count: 1,
+        min_member: 1,
+        task: Some(task.clone()),
+        ..v1::JobSpec::default()
+    };
+    let submit = |number: usize| {
+        let (client, spec) = (cell.client().clone(), spec(number));
+        async move { (number, client.job_submit(spec, 0).await) }
+    };
+    let answers: Vec<_> =
+        futures::stream::iter((0..RACERS).map(submit)).buffer_unordered(200).collect().await;
+    let mut admitted = BTreeSet::new();
+    for (number, answer) in answers {
+        match answer {
+            Ok(_) => drop(admitted.insert(format!("racer-{number}"))),
+            Err(ClientError::Refused(refusal)) => {
+                assert!(refusal.message.contains("the quota of tester for batch"), "{}", refusal.message);
+            }
+            Err(error) => panic!("racer-{number}: {error}"),
+        }
+    }
+    assert_eq!(admitted.len(), GRANTED, "{admitted:?}");
+    let jobs = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
+    let listed: BTreeSet<String> =
+        jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(listed, admitted, "what was refused is not there");
+    // Half of them end, and as many others find room.
+    for name in admitted.iter().take(GRANTED / 2) {
+        let job = JobRef { user: "tester".to_owned(), name: name.clone() };
+        cell.client().job_stop(&job).await.unwrap();
+    }
+    let used = || async {
+        let line = cell.client().quota_get("tester", v1::Band::Batch).await.unwrap().quota.unwrap();
+        line.used_tasks
+    };
+    until("the room of what has ended", || async { (used().await == (GRANTED / 2) as u64).then_some(()) })
+        .await;
+    let again = futures::stream::iter((RACERS..RACERS + 200).map(submit)).buffer_unordered(200);
+    let again = again.filter(|(_, answer)| futures::future::ready(answer.is_ok())).count().await;
+    assert_eq!(again, GRANTED - GRANTED / 2);
+    let jobs = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
+    for job in jobs.as_array().unwrap() {
+        let job = JobRef { user: "tester".to_owned(), name: job["name"].as_str().unwrap().to_owned() };
+        cell.client().job_stop(&job).await.unwrap();
+    }
+    until("the end of every charge", || async { (used().await == 0).then_some(()) }).await;
     cell.finish().await;
 }

@@ -19,9 +19,9 @@ pub enum CaVerb {
     /// Make an authority in a new directory
     #[command(after_help = CA_NOTES)]
     Init {
-        /// The directory
+        /// The directory of the authority
         #[arg(long, value_name = "DIR")]
-        dir: PathBuf,
+        ca: PathBuf,
         /// The trust domain in the names of certificates, such as example.org
         #[arg(long, value_name = "DOMAIN", default_value = "borough")]
         domain: String,
@@ -33,7 +33,7 @@ pub enum CaVerb {
     Revoke {
         /// The directory of the authority
         #[arg(long, value_name = "DIR")]
-        dir: PathBuf,
+        ca: PathBuf,
         /// What `auth ca list` shows: a name such as user/ann, or a serial number
         certificate: String,
     },
@@ -41,7 +41,7 @@ pub enum CaVerb {
     List {
         /// The directory of the authority
         #[arg(long, value_name = "DIR")]
-        dir: PathBuf,
+        ca: PathBuf,
     },
 }
 
@@ -53,7 +53,7 @@ pub struct CaIssueArguments {
     pub holder: CertificateHolder,
     /// The directory of the authority
     #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
+    pub ca: PathBuf,
     /// Write the certificate and its key into this directory
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,

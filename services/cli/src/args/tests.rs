@@ -102,7 +102,7 @@ const LINES: [&str; 78] = [
     "borough auth grant group/web --role runner --allow read --deny exec_any_task",
     "borough auth revoke user/ann --all",
     "borough auth token ann --group web --key issuer.key --to ann.token --expires 1h",
-    "borough auth ca issue alpha/n1 --dir ca --to n1 --renew",
+    "borough auth ca issue alpha/n1 --ca ca --to n1 --renew",
     "borough --tls-ca ca.pem --tls-cert cert.pem --tls-key key.pem node list",
     "borough top --interval 500ms",
     "borough completion bash",

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::{files_private, issuer::new_file};
 use crate::args::{CaIssueArguments, CaVerb, CertificateHolder};
 use crate::exit::{Code, Failure};
-use crate::output::{CertificateView, Printer};
+use crate::output::{CertificateView, Printer, time};
 use crate::own_file::{own_file_lock, own_file_read, own_file_write};
 
 /// For how long an authority is valid.
@@ -60,11 +60,11 @@ struct IssuedCertificate {
 pub(crate) fn run(verb: &CaVerb, printer: &Printer) -> Result<Code, Failure> {
     files_private();
     match verb {
-        CaVerb::Init { dir, domain } => init(dir, domain, printer)?,
-        CaVerb::Issue(arguments) => Authority::open(&arguments.dir)?.issue(arguments, printer)?,
-        CaVerb::Revoke { dir, certificate } => Authority::open(dir)?.revoke(certificate, printer)?,
-        CaVerb::List { dir } => {
-            let authority = Authority::open(dir)?;
+        CaVerb::Init { ca, domain } => init(ca, domain, printer)?,
+        CaVerb::Issue(arguments) => Authority::open(&arguments.ca)?.issue(arguments, printer)?,
+        CaVerb::Revoke { ca, certificate } => Authority::open(ca)?.revoke(certificate, printer)?,
+        CaVerb::List { ca } => {
+            let authority = Authority::open(ca)?;
             let now_s = now_s();
             let issued = authority.issued.certificates.iter();
             let views: Vec<CertificateView> = issued.map(|one| view_of(one, now_s)).collect();
@@ -128,7 +128,7 @@ fn init(dir: &Path, domain: &str, printer: &Printer) -> Result<(), Failure> {
     write(&dir.join("issued.json"), &issued)?;
     Authority::open(dir)?.list_write()?;
     printer.remark(&format!(
-        "made an authority in {0}\nhint: borough auth ca issue gateway --dns HOST --dir {0} --to DIR",
+        "made an authority in {0}\nhint: borough auth ca issue gateway --dns HOST --ca {0} --to DIR",
         dir.display()
     ));
     Ok(())
@@ -151,7 +151,7 @@ impl Authority {
     fn open(dir: &Path) -> Result<Self, Failure> {
         let none = |why: String| {
             Failure::new(Code::Refused, format!("no authority in {}: {why}", dir.display()))
-                .with_hint(format!("make one: borough auth ca init --dir {}", dir.display()))
+                .with_hint(format!("make one: borough auth ca init --ca {}", dir.display()))
         };
         let register = dir.join("issued.json");
         if !register.is_file() {
@@ -199,9 +199,9 @@ impl Authority {
             let path = to.join(file);
             if *renew { replaced(&path, mode, &text)? } else { new_file(&path, mode, &text)? }
         }
-        let until = humantime::format_duration(*expires);
+        let until = time(i64::try_from(expires_s.saturating_mul(1_000)).unwrap_or(i64::MAX));
         printer.remark(&format!(
-            "wrote cert.pem, key.pem and ca.pem of {} into {}, valid for {until}",
+            "wrote cert.pem, key.pem and ca.pem of {} into {}, valid until {until}",
             name.path(),
             to.display()
         ));
@@ -215,7 +215,7 @@ impl Authority {
             self.issued.certificates.iter_mut().filter(is_meant).collect();
         if meant.is_empty() {
             let text = format!("the authority has issued nothing that is called {wanted:?}");
-            let hint = format!("borough auth ca list --dir {}", self.dir.display());
+            let hint = format!("borough auth ca list --ca {}", self.dir.display());
             return Err(Failure::new(Code::NotFound, text).with_hint(hint));
         }
         let (mut revoked, all) = (0, meant.len());

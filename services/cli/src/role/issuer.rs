@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::files_private;
 use crate::args::{IssuerArguments, UserTokenArguments};
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Printer, time};
 use crate::own_file::own_file_read;
 
 /// Interval of checks of the files of issuers.
@@ -173,8 +173,8 @@ pub(crate) fn user_token(arguments: &UserTokenArguments, printer: &Printer) -> R
     let token = jsonwebtoken::encode(&header, &claims, &signing);
     let token = token.map_err(|error| failed("cannot sign the token", &error))?;
     new_file(to, 0o600, &format!("{token}\n"))?;
-    let until = humantime::format_duration(*expires);
-    printer.remark(&format!("wrote {}, a token of {user_name} for {until}", to.display()));
+    let until = time(claims.exp.saturating_mul(1_000));
+    printer.remark(&format!("wrote {}, a token of {user_name}, valid until {until}", to.display()));
     Ok(Code::Done)
 }
 
