@@ -125,7 +125,7 @@ async fn workers_operators_and_agents_keep_every_rule() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, count) = (number("BOROUGH_SEED"), number("BOROUGH_SEEDS"));
     let single = first.is_some();
-    let seeds = first.unwrap_or(0)..first.unwrap_or(0) + count.unwrap_or(if single { 1 } else { 10 });
+    let seeds = first.unwrap_or(0)..first.unwrap_or(0) + count.unwrap_or(if single { 1 } else { 16 });
     let (mut fates, mut seen) = (BTreeMap::<Fate, u32>::new(), BTreeSet::new());
     for seed in seeds {
         let (own, there) = run(seed).await;
