@@ -16,7 +16,7 @@ use borough_proto::v1::task_status::Phase;
 use borough_store::error_chain;
 use borough_store::journal::Cursor;
 use borough_store::mirror::MirrorState;
-use borough_store::task::{ReportAnswer, ReportPhase, TaskReport};
+use borough_store::task::{ReportAnswer, ReportPhase, ResizeReport, TaskReport};
 use tokio::sync::mpsc;
 use tonic::Status;
 
@@ -56,12 +56,14 @@ struct SentStatus {
     phase: ReportPhase,
     process: Option<(u32, i64)>,
     health: Health,
+    resize: Option<ResizeReport>,
 }
 
 impl SentStatus {
     fn of(report: &TaskReport) -> Option<Self> {
         let TaskReport { phase, process, health, .. } = *report;
-        (report.exit.is_none() && phase.is_alive()).then_some(Self { phase, process, health })
+        let resize = report.resize.clone();
+        (report.exit.is_none() && phase.is_alive()).then_some(Self { phase, process, health, resize })
     }
 }
 

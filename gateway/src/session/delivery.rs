@@ -128,7 +128,7 @@ impl Delivery {
 
     fn wait(&mut self, attempt: DesiredAttempt, waiting: WaitingItems) {
         match waiting.command {
-            Command::Run => self.runs.insert(attempt, waiting),
+            Command::Run | Command::Resize(_) => self.runs.insert(attempt, waiting),
             Command::Stop { .. } | Command::Forget => self.urgent.insert(attempt, waiting),
         };
     }

@@ -23,6 +23,8 @@ pub struct DesiredAttempt {
 pub enum Command {
     /// Start it, or keep it running.
     Run,
+    /// Keep it running, and resize it by this order.
+    Resize(u64),
     /// Stop it. The drain delay applies if the row was published.
     Stop {
         reason: StopReason,
@@ -53,6 +55,9 @@ pub fn attempt_command(
         // A restored store has an older row. It ends nothing that it does not know.
         _ if attempt.incarnation > row.incarnation => None,
         _ if !own => reported.map(|_| stale),
+        TaskState::Running if reported.is_some() => {
+            Some(row.resize_ordered().map_or(Command::Run, |resize| Command::Resize(resize.order)))
+        }
         TaskState::Assigned | TaskState::Starting | TaskState::Running => Some(Command::Run),
         // Its exit is on the way into the store. Until then it must still be stopped.
         TaskState::Stopping => Some(Command::Stop {

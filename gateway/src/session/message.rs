@@ -4,17 +4,18 @@ use borough_model::node::{
     AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement,
     node_packages_kept,
 };
+use borough_model::task::ResizeRefused;
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
     exit_from_message, health_from_message, job_id_from_text, job_spec_to_message, name_from_text,
-    ports_to_message, stop_reason_to_message,
+    ports_to_message, resources_to_message, stop_reason_to_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 use borough_store::mirror::MirrorHandle;
-use borough_store::task::{ReportPhase, TaskReport};
+use borough_store::task::{ReportPhase, ResizeReport, TaskReport};
 
 use super::delivery::{DeliveryItem, DeliverySource, DeliverySpecKey};
 use super::desired::{Command, DesiredAttempt};
@@ -135,6 +136,7 @@ pub(crate) fn report_of(
         cores: status.cores.iter().copied().take(STATUS_CORES_MAX).collect(),
         health: health_from_message(status.health),
         exit,
+        resize: status.resize.as_ref().map(resize_report),
     };
     Ok((attempt, phase, report))
 }
@@ -149,6 +151,7 @@ pub(crate) fn report_missing(attempt: DesiredAttempt) -> TaskReport {
         cores: Vec::new(),
         health: borough_model::task::Health::Unknown,
         exit: None,
+        resize: None,
     }
 }
 
@@ -171,17 +174,22 @@ pub(crate) struct MirrorRows<'a> {
 impl DeliverySource for MirrorRows<'_> {
     fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem> {
         let job = attempt.task.job;
-        let (row, spec, node) = self.mirror.read(|state| {
+        let (row, spec, granting, node) = self.mirror.read(|state| {
             let row = state.tasks().get(&attempt.task);
             let node = row.and_then(|row| state.nodes().get(&row.node?));
             let spec = row.and_then(|row| state.spec(job, row.spec_version));
-            (row.cloned(), spec, node.cloned())
+            let granting = row.and_then(|row| state.spec(job, row.resize_ordered()?.version));
+            (row.cloned(), spec, granting, node.cloned())
         });
         match command {
-            Command::Run => {
+            Command::Run | Command::Resize(_) => {
                 let (row, node) = (row?, node?);
                 let key = (job, row.spec_version);
-                Some(DeliveryItem::Run(key, Box::new(assignment(self.cell, &row, spec.as_deref()?, &node))))
+                let mut assignment = assignment(self.cell, &row, spec.as_deref()?, &node);
+                if let Command::Resize(order) = command {
+                    assignment.resize = Some(resize_order(&row, order, granting.as_deref())?);
+                }
+                Some(DeliveryItem::Run(key, Box::new(assignment)))
             }
             Command::Stop { .. } => stop(attempt, command, spec.as_deref()).map(DeliveryItem::Stop),
             Command::Forget => Some(DeliveryItem::Forget(attempt_to_message(attempt))),
@@ -193,6 +201,27 @@ impl DeliverySource for MirrorRows<'_> {
         let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
         Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(&spec)) })
     }
+}
+
+/// The order that a row gives its agent; `None` if it gives another one by now. `spec` is that of the version that asks
+/// for it.
+fn resize_order(row: &TaskRow, order: u64, spec: Option<&JobSpec>) -> Option<v1::ResizeOrder> {
+    let resize = row.resize_ordered().filter(|resize| resize.order == order)?;
+    let signal = spec.and_then(|spec| spec.update?.resize_signal).map_or(0, |signal| signal.number());
+    let resources = Some(resources_to_message(&resize.granted.without_cards()));
+    Some(v1::ResizeOrder { order, resources, signal })
+}
+
+/// What an agent says of the last order to resize an attempt.
+fn resize_report(settled: &v1::ResizeSettled) -> ResizeReport {
+    let refused = match (settled.memory_used_bytes, settled.error.as_str()) {
+        (0, "") => None,
+        (0, error) => Some(ResizeRefused::Failed { message: error.to_owned() }),
+        (used_bytes, _) => {
+            Some(ResizeRefused::MemoryInUse { used_bytes, asked_bytes: settled.memory_asked_bytes })
+        }
+    };
+    ResizeReport { order: settled.order, refused }
 }
 
 /// The assignment of a row's attempt. It refers to its spec.
@@ -212,6 +241,7 @@ pub(crate) fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeR
         memory_domains,
         exclusive_cores: spec.task.exclusive_cores,
         healthy_after_ms: healthy_after_ms(row.failures),
+        resize: None,
     }
 }
 

@@ -225,6 +225,7 @@ mod tests {
             cores: Vec::new(),
             health: Health::Unknown,
             exit: None,
+            resize: None,
         }
     }
 

@@ -68,6 +68,7 @@ async fn ends_report(world: &BenchCell, rows: &[&TaskRow]) -> anyhow::Result<()>
             health: Health::Unknown,
             exit: None,
             cores: Vec::new(),
+            resize: None,
         });
     }
     Ok(world.tasks_report(&world.change("task_report"), &by_node).await?)

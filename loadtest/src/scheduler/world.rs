@@ -432,6 +432,7 @@ fn end_report(task: TaskId, attempt: Attempt, at_ms: i64) -> TaskReport {
         health: Health::Unknown,
         cores: Vec::new(),
         exit: Some(exit),
+        resize: None,
     }
 }
 

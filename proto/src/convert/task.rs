@@ -1,6 +1,6 @@
 //! Tasks, their exits and their endpoints.
 
-use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, StopReason};
+use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, Resize, StopReason};
 use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
 use super::{FieldRefused, resources_to_message};
@@ -45,7 +45,18 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         usage: context.usage,
         host: context.host,
         surges: (job.owner_count()..job.count).contains(&row.id.index),
+        resize: row.resize.as_deref().map(resize_to_message),
         charge: row.charged_node().map(|_| resources_to_message(&row.charge.resources.without_cards())),
+    }
+}
+
+fn resize_to_message(resize: &Resize) -> v1::TaskResize {
+    v1::TaskResize {
+        granted: Some(resources_to_message(&resize.granted.without_cards())),
+        in_force: Some(resources_to_message(&resize.in_force.without_cards())),
+        spec_version: resize.version,
+        at_ms: resize.at_ms,
+        refused: resize.refused.as_ref().map(ToString::to_string).unwrap_or_default(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use borough_model::job::{
-    AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, JobKind, LogSpec, OnFailure, RestartMode,
-    RestartSpec, TaskOverride, TaskSpec, TolerationOperator,
+    AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, JobKind, LogSpec, OnFailure, ResizeMode,
+    ResizeSignal, RestartMode, RestartSpec, TaskOverride, TaskSpec, TolerationOperator,
 };
 use borough_model::node::{TaintEffect, Within};
 use borough_model::{Name, Resources};
@@ -221,6 +221,7 @@ words! {
     AfterCondition = v1::after::Condition, "finished or succeeded", Some(AfterCondition::Succeeded),
         [Finished, Succeeded];
     OnFailure = v1::update_spec::OnFailure, "revert or stop", Some(OnFailure::Revert), [Revert, Stop];
+    ResizeMode = v1::update_spec::Resize, "in_place or restart", Some(ResizeMode::InPlace), [InPlace, Restart];
     RestartMode = v1::restart_spec::Mode, "always, on_failure or never", None, [Always, OnFailure, Never];
     AffinityKind = v1::affinity::Kind, "near or apart", None, [Near, Apart];
     TolerationOperator = v1::toleration::Operator, "equal or exists", None, [Equal, Exists];
@@ -244,6 +245,32 @@ impl Wire<Option<Within>> for i32 {
             Ok(v1::task_spec::Within::OneSocket) => Ok(Some(Within::OneSocket)),
             Ok(v1::task_spec::Within::OneNumaNode) => Ok(Some(Within::OneNumaNode)),
             Err(_) => Err(path.refuse(self.to_string(), "one_socket, one_numa_node or nothing")),
+        }
+    }
+}
+
+impl Wire<Option<ResizeSignal>> for i32 {
+    fn of(model: &Option<ResizeSignal>) -> Self {
+        use v1::update_spec::ResizeSignal as Word;
+        let signal = match model {
+            None => Word::Unspecified,
+            Some(ResizeSignal::Hup) => Word::Sighup,
+            Some(ResizeSignal::Usr1) => Word::Sigusr1,
+            Some(ResizeSignal::Usr2) => Word::Sigusr2,
+            Some(ResizeSignal::Winch) => Word::Sigwinch,
+        };
+        signal.into()
+    }
+
+    fn read(&self, path: &WirePath<'_>) -> Result<Option<ResizeSignal>, FieldRefused> {
+        use v1::update_spec::ResizeSignal as Word;
+        match Word::try_from(*self) {
+            Ok(Word::Unspecified) => Ok(None),
+            Ok(Word::Sighup) => Ok(Some(ResizeSignal::Hup)),
+            Ok(Word::Sigusr1) => Ok(Some(ResizeSignal::Usr1)),
+            Ok(Word::Sigusr2) => Ok(Some(ResizeSignal::Usr2)),
+            Ok(Word::Sigwinch) => Ok(Some(ResizeSignal::Winch)),
+            Err(_) => Err(path.refuse(self.to_string(), "SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH or nothing")),
         }
     }
 }

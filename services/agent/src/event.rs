@@ -8,6 +8,7 @@ use borough_shim::cgroup::{CgroupUsage, Leaf};
 use borough_shim::spec::StopOrder;
 
 use crate::attempt::AttemptId;
+use crate::decide::ResizeRecord;
 use crate::decide::load::LoadReading;
 use crate::decide::pressure::PressureReading;
 use crate::outbox::Outbox;
@@ -50,6 +51,8 @@ pub(crate) enum OrderDone {
     Stop(StopOrder),
     /// The processes that a dead shim left were ended, if that was possible.
     Clean,
+    /// An order to resize it was carried out, or refused.
+    Resized(Box<ResizeRecord>),
     /// Its files were set aside, or could not be.
     Forget(io::Result<()>),
 }

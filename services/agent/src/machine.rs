@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::attempt::AttemptId;
+pub use crate::decide::resize::ResizedAmounts;
 use crate::decide::retention::Retention;
-pub use crate::decide::{AttemptState, ShimState};
+pub use crate::decide::{AttemptState, ResizeRecord, ResizeRefusal, ShimState};
 pub use crate::disk::AttemptFiles;
 use crate::event::{Event, OrderDone};
 use crate::listener::{KnownSocket, Owner};
@@ -58,6 +59,8 @@ pub trait Machine: Send + Sync {
     fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>);
     /// Orders a shim to end its attempt, in a form that survives a restart of the agent. Reports `stop_written`.
     fn stop(&self, id: AttemptId, shim: Option<ProcessId>, order: StopOrder);
+    /// Gives a running attempt other amounts, and records the result. Reports `resized`.
+    fn resize(&self, id: AttemptId, resize: AttemptResize);
     /// Ends the processes that a dead shim has left. Reports `cleaned`.
     fn clean(&self, id: AttemptId);
     /// Sets the files of an attempt aside. Reports `forgotten`.
@@ -129,6 +132,11 @@ impl MachineEvents {
         self.send(Event::Done(id, OrderDone::Stop(order)));
     }
 
+    /// Reports that an order to resize an attempt was carried out or refused, and is recorded.
+    pub fn resized(&self, id: AttemptId, record: ResizeRecord) {
+        self.send(Event::Done(id, OrderDone::Resized(Box::new(record))));
+    }
+
     /// Reports that the processes of a dead shim were ended, if that was possible.
     pub fn cleaned(&self, id: AttemptId) {
         self.send(Event::Done(id, OrderDone::Clean));
@@ -138,6 +146,22 @@ impl MachineEvents {
     pub fn forgotten(&self, id: AttemptId, outcome: io::Result<()>) {
         self.send(Event::Done(id, OrderDone::Forget(outcome)));
     }
+}
+
+/// An order to resize one attempt, and what the machine needs for it.
+#[derive(Clone, Debug)]
+pub struct AttemptResize {
+    /// Names the order.
+    pub order: u64,
+    /// The orders before.
+    pub record: ResizeRecord,
+    /// What it has.
+    pub before: ResizedAmounts,
+    /// What it is to have.
+    pub after: ResizedAmounts,
+    pub place: MeasurePlace,
+    /// Its own process, and the number of the signal that it gets afterwards.
+    pub signal: Option<(ProcessId, i32)>,
 }
 
 /// Where to measure one attempt.

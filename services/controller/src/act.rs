@@ -11,7 +11,7 @@ use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
 use borough_store::rollout::{
-    rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
+    rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace, rollout_resize,
 };
 use borough_store::task::{
     TaskMoves, moves_surge_begin, moves_surge_end, task_node_lost, task_promises_expire,
@@ -46,6 +46,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::TasksWithdraw(..)
         | ControllerAction::NodesServe(..)
         | ControllerAction::NodeDrain(_)
+        | ControllerAction::RolloutResize(..)
         | ControllerAction::RolloutReplace(..)
         | ControllerAction::RolloutCanaries(..)
         | ControllerAction::RolloutPromote(..)
@@ -139,6 +140,9 @@ impl ActionExecutor {
                 };
                 self.attempts("task_promise", &attempts, expire).await
             }
+            ControllerAction::RolloutResize(job, revision, attempts) => {
+                self.rollout_resize(job, revision, &attempts).await
+            }
             ControllerAction::RolloutReplace(job, revision, attempts) => {
                 self.rollout_replace(job, revision, &attempts).await
             }
@@ -217,6 +221,18 @@ impl ActionExecutor {
 
     /// Replaces attempts in one transaction, whatever their number: the next step is decided by the state after all of
     /// them.
+    async fn rollout_resize(
+        &self,
+        job: JobId,
+        revision: u64,
+        attempts: &[(TaskId, Incarnation)],
+    ) -> StoreResult<()> {
+        let resize = async |tx: Transaction, mut changes: ChangeSet| {
+            Ok((rollout_resize(&tx, &mut changes, job, revision, attempts).await?, changes))
+        };
+        self.writer.change("rollout_resize", resize).await.map(drop)
+    }
+
     async fn rollout_replace(
         &self,
         job: JobId,

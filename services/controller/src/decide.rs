@@ -39,6 +39,8 @@ pub enum ControllerAction {
     TasksWithdraw(Vec<(TaskId, Incarnation)>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
+    /// Order that these attempts of a job are resized in place, if its row has this revision.
+    RolloutResize(JobId, u64, Vec<(TaskId, Incarnation)>),
     /// End these stale attempts of a job whose row has this revision: its rollout replaces them.
     RolloutReplace(JobId, u64, Vec<(TaskId, Incarnation)>),
     /// Record whether the canaries of the job's rollout are healthy, if its row has this revision.

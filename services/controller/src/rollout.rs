@@ -1,8 +1,11 @@
 //! Examines the tasks of a job with an open rollout, in parts, and decides its next step.
 
+use std::sync::Arc;
+
 use borough_model::job::{JobRow, Rollout, RolloutState};
-use borough_model::rollout::{AttemptFits, RolloutRules, RolloutStep, RolloutView};
-use borough_model::{JobId, TaskRow};
+use borough_model::node::node_resizes;
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, RolloutStep, RolloutView};
+use borough_model::{JobId, NodeRow, TaskRow};
 use borough_store::mirror::MirrorState;
 
 use crate::decide::ControllerAction;
@@ -38,7 +41,13 @@ impl RolloutScan {
 
     pub(crate) fn visit(&mut self, state: &MirrorState, task: &TaskRow) {
         let job = self.job;
-        let fit = self.fits.fit(task, |version| state.spec(job, version));
+        let mut fit = self.fits.fit(task, |version| state.spec(job, version));
+        // An agent of an earlier version would never answer an order.
+        let resizes = |node: &Arc<NodeRow>| node_resizes(node);
+        let is_able = || task.node.and_then(|node| state.nodes().get(&node)).is_some_and(resizes);
+        if fit == AttemptFit::Resizes && !is_able() {
+            fit = AttemptFit::Stale;
+        }
         self.view.visit(task, fit, &self.rules, self.now_ms);
     }
 
@@ -47,6 +56,7 @@ impl RolloutScan {
         let Self { job, revision, .. } = self;
         match self.view.step(&self.rollout, &self.rules, self.now_ms) {
             RolloutStep::Wait { .. } => None,
+            RolloutStep::Resize(attempts) => Some(ControllerAction::RolloutResize(job, revision, attempts)),
             RolloutStep::Replace(attempts) => Some(ControllerAction::RolloutReplace(job, revision, attempts)),
             RolloutStep::Canaries(health) => Some(ControllerAction::RolloutCanaries(job, revision, health)),
             RolloutStep::Promote => Some(ControllerAction::RolloutPromote(job, revision)),

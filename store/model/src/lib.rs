@@ -21,6 +21,7 @@ pub mod journal;
 pub mod node;
 pub mod queue;
 pub mod quota;
+pub mod resize;
 pub mod resource;
 pub mod rollout;
 pub mod task;

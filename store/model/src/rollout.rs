@@ -4,6 +4,9 @@
 //! scheduler begins new ones. It ends a healthy one only while fewer tasks are without a healthy attempt than the job
 //! allows, whatever the cause. One that is not healthy serves nobody, so it is ended at once.
 //!
+//! An attempt that differs only in amounts that its node changes in place is resized, and not ended. That uses no
+//! budget, since the task goes on.
+//!
 //! Tasks that surge have the indexes after those of the owner. They count as available like any other, so that a task
 //! of the owner may be away for each of them. When the owner's tasks are settled, they end.
 
@@ -17,7 +20,8 @@ use crate::job::{
     CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange,
     defaults,
 };
-use crate::task::{TaskRow, TaskState};
+use crate::resize::SpecResize;
+use crate::task::{ResizeNext, TaskRow, TaskState, resize_next};
 
 /// Attempts that one step ends at most.
 pub const REPLACED_MAX: usize = 256;
@@ -103,6 +107,8 @@ pub struct SpecDifference {
     everywhere: bool,
     /// The tasks whose overrides differ.
     indexes: BTreeSet<u32>,
+    /// Which attempts can be resized instead of replaced.
+    resize: SpecResize,
 }
 
 impl SpecDifference {
@@ -110,26 +116,35 @@ impl SpecDifference {
     pub fn between(old: &JobSpec, new: &JobSpec) -> Self {
         // Batch work has a value that a new attempt would lose: its attempts go on. Later ones have the new version.
         if new.kind == JobKind::Batch {
-            return Self { everywhere: false, indexes: BTreeSet::new() };
+            return Self { everywhere: false, indexes: BTreeSet::new(), resize: SpecResize::default() };
         }
-        let mut same = old.clone();
-        same.adopt(new, SpecChange::CountOrPriority);
-        same.adopt(new, SpecChange::Metadata);
-        same.overrides.clone_from(&new.overrides);
-        // These are of the job as it is in force, whatever the version of an attempt.
-        (same.after, same.queue) = (new.after.clone(), new.queue.clone());
-        (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
-        same.lost_after_ms = new.lost_after_ms;
         let own = |index: &&u32| old.overrides.get(index) != new.overrides.get(index);
         let indexes = old.overrides.keys().chain(new.overrides.keys()).filter(own).copied().collect();
-        Self { everywhere: same != *new, indexes }
+        Self { everywhere: concerns_all(old, new), indexes, resize: SpecResize::between(old, new) }
     }
 
     /// Whether the new version would run the task `index` as an attempt of the old one does.
     pub fn fit(&self, index: u32) -> AttemptFit {
         let concerns = self.everywhere || self.indexes.contains(&index);
-        if concerns { AttemptFit::Stale } else { AttemptFit::Fits }
+        match concerns {
+            false => AttemptFit::Fits,
+            true if self.resize.reaches(index) => AttemptFit::Resizes,
+            true => AttemptFit::Stale,
+        }
     }
+}
+
+/// Whether the difference between two versions concerns every task, besides those with other overrides.
+pub(crate) fn concerns_all(old: &JobSpec, new: &JobSpec) -> bool {
+    let mut same = old.clone();
+    same.adopt(new, SpecChange::CountOrPriority);
+    same.adopt(new, SpecChange::Metadata);
+    same.overrides.clone_from(&new.overrides);
+    // These are of the job as it is in force, whatever the version of an attempt.
+    (same.after, same.queue) = (new.after.clone(), new.queue.clone());
+    (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
+    same.lost_after_ms = new.lost_after_ms;
+    same != *new
 }
 
 /// The attempts of a job's tasks against one version of its spec. It compares each earlier version once.
@@ -178,6 +193,8 @@ pub enum AttemptFit {
     Fits,
     /// Otherwise: the attempt is to be replaced.
     Stale,
+    /// Otherwise, but only in amounts that a node changes while the attempt runs.
+    Resizes,
 }
 
 /// What of a task decides how far a rollout is with it.
@@ -210,7 +227,7 @@ impl RolloutProgress {
         // Batch work replaces nothing, so every task that is not over still gets the version. An attempt that was
         // replaced by a version that is taken back now has not failed, and has none after it yet.
         let is_awaited = task.version == 0
-            || task.fit == AttemptFit::Stale
+            || task.fit != AttemptFit::Fits
             || kind == JobKind::Batch
             || (!has_attempt && task.failures == 0);
         if task.state == TaskState::Dead || !(is_new || is_awaited) {
@@ -241,6 +258,10 @@ pub struct RolloutView {
     /// Stale attempts that serve nobody, and those that are healthy.
     idle: Vec<(TaskId, Incarnation)>,
     healthy: Vec<(TaskId, Incarnation)>,
+    /// Running attempts to resize.
+    resized: Vec<(TaskId, Incarnation)>,
+    /// Tasks that use more memory than they are to have.
+    memory_in_use: u32,
     /// The task that fails most often in a row, with its failures.
     failing: Option<(u32, u32)>,
     /// When a task last became healthy with the version in force.
@@ -258,6 +279,8 @@ pub enum RolloutStep {
     Wait {
         due_ms: Option<i64>,
     },
+    /// It orders that these attempts are resized in place.
+    Resize(Vec<(TaskId, Incarnation)>),
     /// It ends these attempts.
     Replace(Vec<(TaskId, Incarnation)>),
     /// It records that the canaries are healthy, and wait for their promotion. Or that they no longer are, and have a
@@ -284,7 +307,9 @@ impl RolloutView {
             // It keeps its version.
             return;
         }
-        let stale = fit == AttemptFit::Stale;
+        let resize = resize_next(task, fit == AttemptFit::Resizes, rules.version, now_ms);
+        // Nobody knows what is in force in an attempt whose resize has come to nothing.
+        let stale = fit != AttemptFit::Fits || resize == Some(ResizeNext::Replace);
         let attempt = (task.id, task.incarnation);
         let is_healthy = task.is_healthy();
         let is_new = task.spec_version >= rules.version;
@@ -301,6 +326,9 @@ impl RolloutView {
             // It ended because the job had been smaller, and begins again.
             TaskState::Dead => {}
             _ if rules.waits && is_earlier => self.stale_add(owned),
+            _ if matches!(resize, Some(ResizeNext::Order | ResizeNext::Wait { .. })) => {
+                self.visit_resize(task, resize, owned);
+            }
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
                 if is_healthy && owned > 0 {
                     self.stale_healthy = self.stale_healthy.saturating_add(1);
@@ -337,6 +365,27 @@ impl RolloutView {
         *is = true;
     }
 
+    /// A running attempt that is resized in place, or waits for that. It serves meanwhile.
+    fn visit_resize(&mut self, task: &TaskRow, next: Option<ResizeNext>, owned: u32) {
+        self.stale_add(owned);
+        self.available = self.available.saturating_add(u32::from(task.is_healthy()));
+        match next {
+            Some(ResizeNext::Order) if self.resized.len() < REPLACED_MAX => {
+                self.resized.push((task.id, task.incarnation));
+            }
+            Some(ResizeNext::Wait { due_ms }) => self.due_add(due_ms),
+            Some(ResizeNext::Order | ResizeNext::Replace) | None => {}
+        }
+        let is_refused = task.resize.as_ref().is_some_and(|resize| resize.refused.is_some());
+        self.memory_in_use = self.memory_in_use.saturating_add(u32::from(is_refused));
+        self.progress_ms = self.progress_ms.max(task.resize_ordered().map(|resize| resize.at_ms));
+    }
+
+    /// Something is due then.
+    fn due_add(&mut self, due_ms: i64) {
+        self.due_ms = Some(self.due_ms.map_or(due_ms, |known| known.min(due_ms)));
+    }
+
     /// How many tasks keep an earlier version, if nothing is left to do; `None`: something is. What surges ends then.
     /// Until it has ended, a version that asks for other resources stays charged.
     fn done_skipped(&self, rollout: &Rollout, rules: &RolloutRules) -> Option<u32> {
@@ -356,7 +405,7 @@ impl RolloutView {
             self.available = self.available.saturating_add(1);
             self.settled = self.settled.saturating_add(u32::from(task.id.index < rules.count));
         } else {
-            self.due_ms = Some(self.due_ms.map_or(due_ms, |known| known.min(due_ms)));
+            self.due_add(due_ms);
         }
     }
 
@@ -400,8 +449,12 @@ impl RolloutView {
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
         if now_ms >= end_ms {
             let surge_unplaced = rules.surge.saturating_sub(self.surging);
-            let deadline_ms = rules.deadline_ms;
-            return RolloutStep::Fail(RolloutFailure::NoProgress { deadline_ms, surge_unplaced });
+            let (deadline_ms, memory_in_use) = (rules.deadline_ms, self.memory_in_use);
+            let failure = RolloutFailure::NoProgress { deadline_ms, surge_unplaced, memory_in_use };
+            return RolloutStep::Fail(failure);
+        }
+        if !self.resized.is_empty() {
+            return RolloutStep::Resize(self.resized);
         }
         // Nobody misses what surges.
         let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };

@@ -9,6 +9,7 @@ mod daemon;
 mod evicted;
 mod gang;
 mod quota;
+mod resize;
 mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,6 +130,9 @@ impl Auditor {
         self.moves_check(entry);
         let mut touched = Touched::default();
         for delta in &entry.deltas {
+            if let Delta::Task { row } = delta {
+                self.resize_check(row, &entry.action);
+            }
             self.delta(entry.at_ms, delta, &mut touched);
         }
         for row in &touched.placed {

@@ -38,6 +38,7 @@ mod plan;
 mod port;
 mod preempt;
 mod quota;
+mod resize;
 mod restart;
 mod role;
 mod rollout;

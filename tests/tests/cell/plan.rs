@@ -146,7 +146,7 @@ async fn a_plan_of_a_changed_spec_says_where_its_attempts_go_or_that_they_fit_no
     let cell = TestCell::start(options!().nodes(1)).await;
     let web = |cpu: &str| {
         format!(
-            "name: web\ncount: 2\nupdate: {{healthy_after: 0s}}\n\
+            "name: web\ncount: 2\nupdate: {{healthy_after: 0s, resize: restart}}\n\
              task: {{command: [sleep, '600'], resources: {{cpu: {cpu}, memory: 4MiB}}, grace: 200ms}}\n"
         )
     };

@@ -8,6 +8,7 @@ mod daemon;
 mod drained;
 mod failing;
 mod lost;
+mod resize;
 mod rows;
 mod silent;
 mod unhealthy;
@@ -115,6 +116,7 @@ async fn rows_explained(
     let now_ms = cell.clock.wall_ms();
     let mut explanations = found.failing.explained();
     explanations.extend(found.unhealthy.explained());
+    explanations.extend(found.refused.explained());
     explanations.extend(found.lost.into_values().map(lost::explanation));
     explanations.extend(drained::explained(cell, job, found.drained).await?);
     if !found.silent.is_empty() {

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{JobOutcome, JobState, Probe};
 use borough_model::node::{NodeRow, NodeState};
-use borough_model::task::{EndReason, Health, StopReason, Verdict};
+use borough_model::task::{EndReason, Health, Resize, StopReason, Verdict};
 use borough_model::{JobId, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
 use super::lost::LostTasks;
+use super::resize::RefusedTasks;
 use super::silent::{SilentTasks, UnconnectedTasks, silent_since};
 use super::unhealthy::{UnhealthyTask, UnhealthyTasks, healthy_text, port_name, probe_text, unhealthy_since};
 use crate::cell::CellContext;
@@ -28,6 +29,8 @@ const AWAY_MAX: usize = 64;
 pub(super) struct RowsFound {
     pub(super) failing: FailingTasks,
     pub(super) unhealthy: UnhealthyTasks,
+    /// Tasks that were not resized in place.
+    pub(super) refused: RefusedTasks,
     pub(super) lost: BTreeMap<NodeId, LostTasks>,
     pub(super) drained: BTreeMap<NodeId, DrainedTasks>,
     pub(super) silent: BTreeMap<NodeId, SilentTasks>,
@@ -72,6 +75,8 @@ struct JobFacts {
     name: String,
     /// It is neither over nor being stopped.
     runs: bool,
+    /// The version that its rollout brings, while that goes on.
+    rolling: Option<u32>,
     has_failed: bool,
     reset_after_ms: u64,
 }
@@ -83,6 +88,7 @@ impl JobFacts {
         Some(Self {
             name: format!("{}/{}", row.user, row.name),
             runs: row.state == JobState::Running,
+            rolling: row.rollout.as_deref().filter(|rollout| rollout.state.is_open()).map(|of| of.version),
             has_failed: row.state == JobState::Ended { outcome: JobOutcome::Failed },
             reset_after_ms: spec.map_or(0, |spec| spec.restart.reset_after_ms),
         })
@@ -139,6 +145,12 @@ impl RowsFound {
         let name = |id: NodeId| name_of(state.nodes().get(&id).map(AsRef::as_ref), id);
         // Of a task that has failed before and has run for long enough, the probe says most.
         let is_unhealthy = self.unhealthy_visit(state, facts, row, now_ms);
+        let is_rolling = |resize: &&Resize| facts.rolling.is_some_and(|version| resize.version >= version);
+        if let Some(resize) = row.resize.as_deref().filter(is_rolling)
+            && let Some(refused) = &resize.refused
+        {
+            self.refused.add(index, format!("{}/{index}", facts.name), refused);
+        }
         if is_failing && !is_unhealthy {
             self.failing_visit(state, facts, row, now_ms);
         }

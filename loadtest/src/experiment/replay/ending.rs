@@ -67,5 +67,6 @@ fn report(attempt: ReplayAttempt, at_ms: i64) -> TaskReport {
         health: Health::Unknown,
         cores: Vec::new(),
         exit: Some(exit),
+        resize: None,
     }
 }

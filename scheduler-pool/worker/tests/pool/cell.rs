@@ -331,6 +331,7 @@ impl Cell {
             cores: Vec::new(),
             health: Health::Unknown,
             exit: Some(exit),
+            resize: None,
         };
         let fence = SessionFence { node, session: 1 };
         self.change("task_report", async |tx, changes| {

@@ -11,6 +11,7 @@ mod reconcile;
 mod report;
 #[cfg(test)]
 mod report_test;
+pub(crate) mod resize;
 pub(crate) mod retention;
 pub(crate) mod spec;
 mod state;
@@ -21,5 +22,6 @@ pub(crate) use desired::Desired;
 pub(crate) use exit::REBOOTED;
 pub(crate) use reconcile::{Effect, parked, reconcile};
 pub(crate) use report::{Sent, report_next};
+pub use resize::{ResizeRecord, ResizeRefusal};
 pub(crate) use state::AgentState;
 pub use state::{AttemptState, ShimState};

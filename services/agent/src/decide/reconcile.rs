@@ -7,6 +7,7 @@ use borough_proto::v1;
 use borough_shim::spec::StopOrder;
 
 use super::desired::Desired;
+use super::resize::resize_due;
 use super::state::{AgentState, AttemptState, ShimState};
 use crate::attempt::AttemptId;
 
@@ -19,6 +20,8 @@ pub(crate) enum Effect {
     Decline(AttemptId),
     /// Order the shim to end the attempt.
     Stop(AttemptId, StopOrder),
+    /// Give the running attempt other amounts.
+    Resize(AttemptId, v1::ResizeOrder),
     /// The shim has ended and the attempt has not: end its remaining processes.
     Clean(AttemptId),
     /// Set the attempt's files aside: only its logs are kept, for a while.
@@ -95,7 +98,10 @@ fn attempt_effect(
     if attempt.record.exit.is_some() {
         return None;
     }
-    let command = desired.stops.get(id)?;
+    let Some(command) = desired.stops.get(id) else {
+        let order = resize_due(attempt, desired.assignments.get(id));
+        return order.map(|order| Effect::Resize(id.clone(), order.clone()));
+    };
     let wanted = StopOrder { drain_delay_ms: command.drain_delay_ms, grace_ms: command.grace_ms };
     if attempt.shim == ShimState::None {
         return Some(Effect::Decline(id.clone()));

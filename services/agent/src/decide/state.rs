@@ -12,6 +12,7 @@ use super::cores::Cores;
 use super::exit::exit_of;
 use super::load::MachineLoad;
 use super::pressure::PressureState;
+use super::resize::ResizeRecord;
 use crate::attempt::AttemptId;
 
 /// What the agent knows of its attempts and its machine.
@@ -42,6 +43,8 @@ pub struct AttemptState {
     /// The result of its probes.
     pub health: v1::Health,
     pub usage: Option<v1::Usage>,
+    /// The orders to resize it so far.
+    pub resize: ResizeRecord,
     /// The control plane does not know it.
     pub parked: bool,
     /// An action is in progress; no other begins before it is done.
@@ -115,5 +118,6 @@ pub(super) fn status(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::
         exit: exit_of(id, attempt, node),
         usage: attempt.usage,
         cores: own_cores(attempt),
+        resize: attempt.resize.settled(),
     }
 }

@@ -16,12 +16,15 @@ use prost::Message as _;
 
 use super::StateDir;
 use crate::attempt::AttemptId;
-use crate::decide::{AttemptState, ShimState};
+use crate::decide::resize::assignment_resized;
+use crate::decide::{AttemptState, ResizeRecord, ShimState};
 
 /// The assignment, as it came over the wire.
 pub(super) const ASSIGNMENT_FILE: &str = "assignment.pb";
 /// The last result of probes, so that a restart of the agent does not withdraw an endpoint.
 pub(crate) const HEALTH_FILE: &str = "health.json";
+/// The result of the last order to resize the attempt.
+pub(crate) const RESIZE_FILE: &str = "resize.json";
 /// The requests whose signals were sent.
 pub(crate) const SIGNALS_FILE: &str = "signals.json";
 
@@ -99,8 +102,10 @@ pub(crate) fn attempt_load(directory: &Path) -> AttemptFiles {
     let spec: Option<Spec> = read(directory, SPEC_FILE);
     let boot_id =
         Some(record.boot_id.clone()).filter(|id| !id.is_empty()).or_else(|| spec.map(|spec| spec.boot_id));
+    let resize: ResizeRecord = read(directory, RESIZE_FILE).unwrap_or_default();
     let attempt = AttemptState {
-        assignment: assignment.map(Arc::new),
+        assignment: assignment.map(|of| assignment_resized(&Arc::new(of), &resize)),
+        resize,
         shim: if record.boot_id.is_empty() { ShimState::None } else { ShimState::Gone },
         stop: read::<StopOrder>(directory, STOP_FILE),
         health: v1::Health::try_from(read(directory, HEALTH_FILE).unwrap_or(0)).unwrap_or_default(),

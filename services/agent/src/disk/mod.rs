@@ -24,7 +24,7 @@ mod state_dir;
 
 pub use attempt_dir::AttemptFiles;
 pub(crate) use attempt_dir::{
-    HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
+    HEALTH_FILE, RESIZE_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
 };
 pub use guard::ProcessGuard;
 pub(crate) use identity::{HostGuard, agent_key, copy_refuse, machine_id};

@@ -10,6 +10,7 @@ use borough_shim::record::ExitRecord;
 
 use super::{ENDED_MAX, Hollow, HollowEvent};
 use crate::attempt::AttemptId;
+use crate::decide::resize::ResizedAmounts;
 use crate::decide::{AttemptState, Effect, ShimState};
 
 const SIGTERM: i32 = 15;
@@ -65,6 +66,12 @@ impl Hollow {
                 let range = self.times.stop_ms.clone();
                 let wait = Duration::from_millis(order.drain_delay_ms).saturating_add(self.drawn(&range));
                 self.later(now.saturating_add(wait), id, SimulatedEnd::Stopped);
+            }
+            Effect::Resize(id, order) => {
+                if let Some(attempt) = self.state.attempts.get_mut(&id) {
+                    let asked = order.resources.as_ref().map(ResizedAmounts::of).unwrap_or_default();
+                    attempt.resize = attempt.resize.after(order.order, asked, None);
+                }
             }
             Effect::Clean(id) => self.end(&id, stopped("its shim was gone", None, wall_ms), events),
             Effect::Forget(id) => self.forget(id),

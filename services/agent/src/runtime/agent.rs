@@ -14,6 +14,7 @@ use super::{confine, order};
 use crate::attempt::AttemptId;
 use crate::config::AgentConfig;
 use crate::decide::load::{LoadReading, MachineLoad, OwnTasks};
+use crate::decide::resize::assignment_resized;
 use crate::decide::{self, AgentState, Desired, Sent, ShimState, report_next};
 use crate::disk::StateLock;
 use crate::event::{Event, OrderDone};
@@ -212,6 +213,11 @@ impl Agent {
                 order::attempt_end(self, id, Some(reason));
             }
             OrderDone::Stop(order) => attempt.stop = Some(order),
+            OrderDone::Resized(record) => {
+                attempt.resize = *record;
+                let resized = attempt.assignment.as_ref().map(|of| assignment_resized(of, &attempt.resize));
+                attempt.assignment = resized;
+            }
             OrderDone::Clean => self.shim_ended(id),
             OrderDone::Forget(Ok(())) => {
                 self.state.attempts.remove(id);

@@ -7,6 +7,7 @@ mod open;
 mod order;
 mod own_record;
 mod real_machine;
+mod resize;
 mod sample;
 
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::decide::cores::{assignment_settled, cores_shared, cores_taken};
 use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{AttemptState, Effect, ShimState};
 use crate::listener::Owner;
-use crate::machine::ProbeTarget;
+use crate::machine::{AttemptResize, MeasurePlace, ProbeTarget, ResizedAmounts};
 use crate::probe;
 
 /// The agent's own cgroups above the attempts': the node's, the cell's and `borough`.
@@ -25,6 +25,7 @@ pub(super) fn perform(agent: &mut Agent, effect: Effect) {
         Effect::Start(id, assignment) => start(agent, id, assignment),
         Effect::Decline(id) => decline(agent, &id, None),
         Effect::Stop(id, order) => stop(agent, id, order),
+        Effect::Resize(id, order) => resize(agent, id, &order),
         Effect::Clean(id) => {
             let Some(attempt) = agent.state.attempts.get_mut(&id) else { return };
             attempt.busy = true;
@@ -103,6 +104,24 @@ fn stop(agent: &mut Agent, id: AttemptId, order: StopOrder) {
     let Some(attempt) = agent.state.attempts.get_mut(&id) else { return };
     attempt.busy = true;
     agent.machine.stop(id, attempt.record.shim, order);
+}
+
+fn resize(agent: &mut Agent, id: AttemptId, order: &v1::ResizeOrder) {
+    let leaf = agent.local.get(&id).map(|local| local.leaf.clone()).unwrap_or_default();
+    let Some(attempt) = agent.state.attempts.get_mut(&id) else { return };
+    attempt.busy = true;
+    let present = attempt.assignment.as_ref().and_then(|of| of.spec.as_ref()?.resources.as_ref());
+    let task = attempt.record.task.filter(|_| order.signal > 0);
+    let resize = AttemptResize {
+        order: order.order,
+        record: attempt.resize.clone(),
+        before: present.map(ResizedAmounts::of).unwrap_or_default(),
+        after: order.resources.as_ref().map(ResizedAmounts::of).unwrap_or_default(),
+        place: MeasurePlace { id: id.clone(), leaf, shim: attempt.record.shim.map(|shim| shim.pid) },
+        signal: task.map(|task| (task, order.signal)),
+    };
+    tracing::info!(attempt = %id, order = order.order, "resized in place");
+    agent.machine.resize(id, resize);
 }
 
 fn forget(agent: &mut Agent, id: AttemptId) {

@@ -13,6 +13,7 @@ use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder};
 use futures::future::BoxFuture;
 use rustix::process::Signal;
 
+use super::resize::resize_apply;
 use super::{order, sample};
 use crate::attempt::AttemptId;
 use crate::decide::retention::{Retention, excess};
@@ -20,7 +21,7 @@ use crate::disk::{
     AttemptFiles, HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
 };
 use crate::event::{Event, OrderDone};
-use crate::machine::{Machine, MeasurePlace, ProbeTarget, SignalSent};
+use crate::machine::{AttemptResize, Machine, MeasurePlace, ProbeTarget, SignalSent};
 use crate::shim::{RETRY_PAUSE, Starter, shim_adopt};
 use crate::{facts, probe};
 
@@ -104,6 +105,15 @@ impl Machine for RealMachine {
                 let _ = shim.signal(signal);
             }
             events.send(Event::Done(id, OrderDone::Stop(order)))
+        });
+    }
+
+    fn resize(&self, id: AttemptId, resize: AttemptResize) {
+        let (directory, events) = (self.starter.state.attempt(&id), self.starter.events.clone());
+        let context = Arc::clone(&self.starter.context);
+        tokio::task::spawn_blocking(move || {
+            let record = resize_apply(resize, &context.cores, &directory);
+            events.send(Event::Done(id, OrderDone::Resized(Box::new(record))))
         });
     }
 

@@ -15,11 +15,12 @@ const TICKS_PER_S: u64 = 100;
 
 /// Measures attempts. Leaves out those that cannot be measured.
 pub(super) fn measure(places: Vec<MeasurePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
-    let one = |place: MeasurePlace| {
-        let sample = place.leaf.sample().or_else(|| place.shim.map(processes_sample))?;
-        Some((place.id, sample))
-    };
-    places.into_iter().filter_map(one).collect()
+    places.into_iter().filter_map(|place| Some((place.id.clone(), measure_one(&place)?))).collect()
+}
+
+/// Measures one attempt.
+pub(super) fn measure_one(place: &MeasurePlace) -> Option<CgroupUsage> {
+    place.leaf.sample().or_else(|| place.shim.map(processes_sample))
 }
 
 /// For hosts without cgroups: the sum over the descendants of the shim. It lacks the cpu time of processes that have

@@ -178,14 +178,15 @@ pub(super) async fn view_of(
     Ok(Some(view))
 }
 
-/// Why tasks of a job have no node, if its rollout is not done. Those that fail and those that run say so elsewhere.
+/// Why tasks of a job have no node, or were not resized, if its rollout is not done. Those that fail and those that run say so elsewhere.
 async fn unplaced(client: &Client, job: &JobRef, row: &Job) -> Result<Vec<ExplanationView>, Failure> {
     let is_done = row.rollout.as_ref().is_none_or(|rollout| rollout.state() == RolloutState::Done);
     let pending = row.tasks.as_ref().map_or(0, |tasks| tasks.pending);
-    if is_done || pending == 0 || row.state() != JobState::Running {
+    if is_done || row.state() != JobState::Running {
         return Ok(Vec::new());
     }
-    let explanations = client.task_explain(job, None).await?.explanations;
+    let mut explanations = client.task_explain(job, None).await?.explanations;
+    explanations.retain(|explanation| pending > 0 || explanation.resize_refused);
     let mut views = ExplanationView::all_of(row, explanations);
     views.retain(|view| view.failures == 0 && view.probe.is_none() && view.silent_node.is_none());
     Ok(views)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::foreign::json_shown;
 use super::task::ports_text;
 use super::text::ranges;
-use super::{ExplanationView, Foreign, SpecView, Style, VictimView, explanations_text, victims_text};
+use super::{ExplanationView, Foreign, SpecView, Style, VictimView, explanations_text, victims_text, word};
 
 /// A field of a spec that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -76,6 +76,8 @@ pub(crate) struct PlanView {
     pub(crate) stopped: Vec<u32>,
     /// The tasks whose attempts a rollout would replace.
     pub(crate) replaced: Vec<u32>,
+    /// What each task of a running job needs, by groups.
+    pub(crate) needs: Vec<NeedOutput>,
     /// The most tasks that may be away while it replaces healthy attempts; 0 without a surge: there is no rollout.
     pub(crate) unavailable_max: u32,
     /// Tasks that it runs beside the job's own meanwhile.
@@ -102,6 +104,18 @@ pub(crate) struct PlacementOutput {
     pub(crate) victims: Vec<VictimView>,
     /// Whether a rollout ends an attempt of the task first. Its ports are not known then.
     pub(crate) again: bool,
+    /// The node of that attempt; null: it has none, or the gateway does not say.
+    pub(crate) from: Option<Foreign>,
+}
+
+/// Tasks of a running job that need the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct NeedOutput {
+    /// `nothing`, `resize` or `replace`.
+    pub(crate) need: String,
+    pub(crate) indexes: Vec<u32>,
+    /// The fields that ask for it, and why nothing less suffices.
+    pub(crate) why: Foreign,
 }
 
 impl PlanView {
@@ -113,6 +127,12 @@ impl PlanView {
             held: placed.held,
             victims: placed.victims.into_iter().map(VictimView::from).collect(),
             again: placed.again,
+            from: Some(Foreign::from(placed.from)).filter(|from| !from.is_empty()),
+        };
+        let need = |need: v1::PlannedNeed| NeedOutput {
+            need: word(need.need().as_str_name(), ""),
+            indexes: need.indexes,
+            why: need.why.into(),
         };
         Self {
             user: spec.user.as_str().into(),
@@ -127,6 +147,7 @@ impl PlanView {
             unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),
             stopped: plan.stopped,
             replaced: plan.replaced,
+            needs: plan.needs.into_iter().map(need).collect(),
             unavailable_max: plan.unavailable_max,
             surge: plan.surge,
             canaries: plan.canaries,
@@ -156,12 +177,23 @@ impl PlanView {
             text.push_str(&changes_text(self.changes(), style));
         }
         text.push_str(&self.rollout_text());
+        text.push_str(&self.needs_text());
         for placed in &self.placements {
             let ports = ports_text(&placed.ports);
             let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
             let held = if placed.held { ", once tasks there have left" } else { "" };
             let again = if placed.again { " again" } else { "" };
-            text.push_str(&format!("place task {}{again} on {}{ports}{held}\n", placed.index, placed.node));
+            let from = match placed.from.as_ref().map(Foreign::raw) {
+                None => String::new(),
+                Some(from) if from == placed.node.raw() => ", its node".to_owned(),
+                Some(_) => {
+                    placed.from.as_ref().map(|from| format!(", moved from {from}")).unwrap_or_default()
+                }
+            };
+            text.push_str(&format!(
+                "place task {}{again} on {}{from}{ports}{held}\n",
+                placed.index, placed.node
+            ));
             text.push_str(&victims_text(&placed.victims, None));
         }
         if !self.stopped.is_empty() {
@@ -178,6 +210,27 @@ impl PlanView {
         if let Some(refusal) = &self.refusal {
             let line = style.paint(&format!("the gateway would refuse it: {refusal}"), 31);
             text.push_str(&format!("{line}\n"));
+        }
+        text
+    }
+
+    /// Which running tasks are resized in place, and why others are not.
+    fn needs_text(&self) -> String {
+        let mut text = String::new();
+        for need in &self.needs {
+            let tasks = if need.indexes.len() == 1 { "task" } else { "tasks" };
+            let (indexes, why) = (ranges(&need.indexes), &need.why);
+            let keep = if need.indexes.len() == 1 { "keeps its process" } else { "keep their processes" };
+            match need.need.as_str() {
+                "resize" => {
+                    text.push_str(&format!("resize {tasks} {indexes} in place, which {keep}: {why}\n"))
+                }
+                "replace" => text.push_str(&format!("replace {tasks} {indexes}: {why}\n")),
+                "nothing" if self.needs.len() > 1 => {
+                    text.push_str(&format!("leave {tasks} {indexes} alone\n"))
+                }
+                _ => {}
+            }
         }
         text
     }

@@ -43,6 +43,45 @@ pub(crate) struct TaskOutput {
     pub(crate) charge: Option<ResourcesView>,
     /// Whether a rollout runs it beside the tasks that the job's owner wants.
     pub(crate) surges: bool,
+    /// A resize in place that is not in force; null: what it is charged is.
+    pub(crate) resize: Option<TaskResizeView>,
+}
+
+/// A resize of a running task that is ordered, or was refused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct TaskResizeView {
+    /// What it is to have.
+    pub(crate) granted: ResourcesView,
+    /// What it has.
+    pub(crate) in_force: ResourcesView,
+    pub(crate) spec_version: u32,
+    /// When it was ordered, or refused: milliseconds since 1970.
+    pub(crate) at_ms: i64,
+    /// Why it was refused; null: it is ordered.
+    pub(crate) refused: Option<Foreign>,
+}
+
+impl From<v1::TaskResize> for TaskResizeView {
+    fn from(resize: v1::TaskResize) -> Self {
+        Self {
+            granted: resize.granted.unwrap_or_default().into(),
+            in_force: resize.in_force.unwrap_or_default().into(),
+            spec_version: resize.spec_version,
+            at_ms: resize.at_ms,
+            refused: Some(Foreign::from(resize.refused)).filter(|refused| !refused.is_empty()),
+        }
+    }
+}
+
+impl TaskResizeView {
+    /// What it is to have, and why it has not.
+    fn text(&self) -> String {
+        let granted = self.granted.text();
+        match &self.refused {
+            None => format!("{granted}, not in force yet"),
+            Some(why) => format!("{granted}, refused at {}: {why}", time(self.at_ms)),
+        }
+    }
 }
 
 /// The end of an attempt.
@@ -139,6 +178,7 @@ impl From<v1::Task> for TaskOutput {
             }),
             charge: task.charge.map(ResourcesView::from),
             surges: task.surges,
+            resize: task.resize.map(TaskResizeView::from),
         }
     }
 }
@@ -311,6 +351,8 @@ impl TaskStatusView {
             ("started", task.started_ms.map(time).unwrap_or_default()),
             ("changed", if task.changed_ms > 0 { time(task.changed_ms) } else { String::new() }),
             ("next start", task.next_start_text()),
+            ("in force", task.resize.as_ref().map(|resize| resize.in_force.text()).unwrap_or_default()),
+            ("asked for", task.resize.as_ref().map(TaskResizeView::text).unwrap_or_default()),
             ("charged", task.charge.as_ref().map(ResourcesView::text).unwrap_or_default()),
             ("in use", used(UsageView::text)),
             ("version", number(u64::from(task.spec_version))),

@@ -121,7 +121,7 @@ impl Leaf {
     }
 
     /// An existing control file: of version 2, or in the directory of a controller of version 1.
-    fn file(&self, name: &str, controller: Option<&str>) -> Option<PathBuf> {
+    pub(super) fn file(&self, name: &str, controller: Option<&str>) -> Option<PathBuf> {
         let directory = match controller {
             None => self.unified.as_ref(),
             Some(controller) => self.v1.get(controller),
@@ -264,12 +264,12 @@ fn value_write(path: &Path, value: u64) -> io::Result<()> {
     fs::write(path, value.to_string()).map_err(|error| named(&error, path))
 }
 
-fn number_read(path: &Path) -> Option<u64> {
+pub(super) fn number_read(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The number after `name` in a file of `name number` lines.
-fn field_read(path: &Path, name: &str) -> Option<u64> {
+pub(super) fn field_read(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     line.trim().parse().ok()

@@ -9,6 +9,8 @@
 
 mod host;
 mod leaf;
+mod resize;
 
 pub use host::{CgroupRoot, CgroupVersion, Host};
 pub use leaf::{CgroupLimits, CgroupUsage, Leaf};
+pub use resize::{ResizeError, ResizeLimits};

@@ -65,8 +65,30 @@ fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
         wrong(key(), format!("ports {given:?}"), format!("{asked:?}, as its spec asks"))
     });
     let share = spec.resources_for(row.id.index);
-    found.require(*share == row.charge.resources.without_cards(), "task_share", || {
-        wrong(key(), format!("charged {}", row.charge.resources), format!("{share}, as its spec asks"))
+    found.require(*share == row.in_force().without_cards(), "task_share", || {
+        wrong(key(), format!("charged {}", row.in_force()), format!("{share}, as its spec asks"))
+    });
+    resize_check(found, rows, row);
+}
+
+/// What is granted is what its version asks for. That the charge is the most of it and of what is in force is checked
+/// with the row.
+fn resize_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
+    let Some(resize) = row.resize_ordered() else { return };
+    let key = || format!("task/{}", row.id);
+    let Some(spec) = rows.specs.get(&(row.id.job, resize.version)) else {
+        found.require(false, "task_spec", || {
+            wrong(
+                key(),
+                format!("a resize to version {} of the spec", resize.version),
+                "a version that is there",
+            )
+        });
+        return;
+    };
+    let share = spec.resources_for(row.id.index);
+    found.require(*share == resize.granted.without_cards(), "task_granted", || {
+        wrong(key(), format!("granted {}", resize.granted), format!("{share}, as its spec asks"))
     });
 }
 

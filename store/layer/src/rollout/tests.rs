@@ -2,9 +2,11 @@
 
 mod canary;
 mod moves;
+mod resize;
 mod surge;
 
 use borough_model::job::{JobKind, RolloutState, TaskOverride, UpdateSpec};
+use borough_model::node::AGENT_RESIZE;
 use borough_model::task::{EndReason, Exit, Health, Placement, TaskEvent, TaskRow, TaskState};
 use borough_model::{NodeId, Resources};
 
@@ -34,6 +36,20 @@ fn spec(count: u32, cpu_millis: u64, command: &str) -> JobSpec {
     spec
 }
 
+/// A report of the first attempt of a task.
+fn running(index: u32, phase: ReportPhase) -> TaskReport {
+    TaskReport {
+        task: task(index),
+        incarnation: Incarnation(1),
+        phase,
+        process: Some((42, 500)),
+        cores: Vec::new(),
+        health: Health::Healthy,
+        exit: None,
+        resize: None,
+    }
+}
+
 struct World {
     cell: TestCell,
     requests: std::cell::Cell<u128>,
@@ -43,7 +59,9 @@ impl World {
     async fn new() -> Self {
         let cell = TestCell::new().await;
         cell.change(change(1, "world"), async |tx, changes| {
-            let registration = NodeRegistration::new(name("n7"), node_facts(64_000), NODE, SOURCE.session);
+            let mut facts = node_facts(64_000);
+            facts.attributes.insert(AGENT_RESIZE.to_owned(), "yes".to_owned());
+            let registration = NodeRegistration::new(name("n7"), facts, NODE, SOURCE.session);
             let (_, writer) = node_register(tx, changes, &registration).await?;
             node_reported(&writer, changes, &[]).await?;
             node_live_renew(&writer, changes.space(), 5, 0, None).await
@@ -142,15 +160,10 @@ impl World {
             incarnation,
             node: Some(NODE),
         });
-        let report = TaskReport {
-            task: task(index),
-            incarnation,
-            phase,
-            process: Some((42, 500)),
-            cores: Vec::new(),
-            health: Health::Healthy,
-            exit,
-        };
+        self.report_apply(TaskReport { incarnation, exit, ..running(index, phase) }).await;
+    }
+
+    async fn report_apply(&self, report: TaskReport) {
         let reports = [report];
         let applying = self.cell.change_as(change(3, "task_report"), SOURCE, async |writer, changes| {
             task_report_apply(writer, changes, &reports).await
@@ -435,7 +448,9 @@ async fn whatever_happens_during_rollouts_the_charges_are_right() {
             let job = world.job().await;
             match draw(10) {
                 0 | 1 => {
-                    let mut changed = spec(job.owner_count(), 50 * (1 + draw(6)), &format!("{turn}"));
+                    // Half of them ask for other amounts only.
+                    let command = draw(2) * u64::from(turn);
+                    let mut changed = spec(job.owner_count(), 50 * (1 + draw(6)), &format!("{command}"));
                     let surge_max = Some(u32::try_from(draw(4)).unwrap());
                     changed.update = Some(UpdateSpec { surge_max, ..UpdateSpec::default() });
                     if index < job.owner_count() && draw(3) == 0 {
@@ -459,6 +474,10 @@ async fn whatever_happens_during_rollouts_the_charges_are_right() {
                 }
                 _ => match row.map(|row| row.state) {
                     None | Some(TaskState::Pending) if index < job.count => world.run(index).await,
+                    Some(TaskState::Running) if draw(3) == 0 => world.settle(index, draw(3) == 0).await,
+                    Some(TaskState::Running) if job.rollout.is_some() && draw(2) == 0 => {
+                        world.resize(job.revision, &[index]).await;
+                    }
                     Some(TaskState::Running) if job.rollout.is_some() => {
                         world.replace(job.revision, &[index]).await;
                     }

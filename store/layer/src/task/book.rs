@@ -15,7 +15,10 @@ use std::sync::Arc;
 
 use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec, TaskEnd};
-use borough_model::node::{CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, ShareFit, node_alloc_apply};
+use borough_model::node::{
+    CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, ShareFit, node_alloc_apply, resize_shortfall,
+};
+use borough_model::resource::{Resources, Shortfall};
 use borough_model::task::{
     ChargeOwner, EndpointEffect, Health, OwnerEffect, TaskEvent, TaskRow, TaskState, Transition,
     TransitionRefused, task_transition,
@@ -57,6 +60,8 @@ pub(super) struct JobEntry {
     pub(super) regained: bool,
     /// Tasks that are charged the job's share from now on, each with its previous row: they have no attempt any more.
     pub(super) shared: Vec<TaskRow>,
+    /// Tasks that are charged other amounts, each with its previous and its new row.
+    pub(super) resized: Vec<(TaskRow, TaskRow)>,
 }
 
 /// A node: its row and its commitment.
@@ -106,6 +111,7 @@ impl TaskBook {
         for (task, before) in rows {
             let row = before.clone().unwrap_or_else(|| TaskRow::never_placed(task));
             versions.insert((task.job, row.spec_version));
+            versions.extend(row.resize_ordered().map(|resize| (task.job, resize.version)));
             nodes.extend(row.node.filter(|_| is_on_node(row.state)));
             let entry = TaskEntry { before, row, endpoint: EndpointEffect::Keep, refresh: false };
             self.tasks.entry(task).or_insert(entry);
@@ -132,6 +138,7 @@ impl TaskBook {
                 released: Vec::new(),
                 regained: false,
                 shared: Vec::new(),
+                resized: Vec::new(),
             };
             self.jobs.insert(entry.row.id, entry);
         }
@@ -208,6 +215,14 @@ impl TaskBook {
         self.tasks.values().map(|entry| &entry.row)
     }
 
+    /// What the node of a task lacks for other amounts in place of its charge; empty: it has room.
+    pub(crate) fn resize_shortfall(&self, task: TaskId, after: &Resources) -> Vec<Shortfall> {
+        let row = self.task(task);
+        let node = row.and_then(|row| row.node).and_then(|node| self.nodes.get(&node));
+        let Some((row, node)) = row.zip(node) else { return Vec::new() };
+        resize_shortfall(&node.alloc, &node.row.capacity, &row.charge.resources, after)
+    }
+
     /// A job's row as the transaction found it.
     pub fn job(&self, job: JobId) -> Option<&JobRow> {
         self.jobs.get(&job).map(|entry| &entry.row)
@@ -265,6 +280,8 @@ impl TaskBook {
                 }
             } else if row.state == TaskState::Pending && entry.row.charge.owner == ChargeOwner::Task {
                 job.shared.push(entry.row.clone());
+            } else if matches!(effects.capacity, CapacityEffect::Resize { .. }) {
+                job.resized.push((entry.row.clone(), row.clone()));
             }
         }
         // An endpoint published and demoted in one transaction is published with the row's present health.

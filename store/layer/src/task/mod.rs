@@ -31,6 +31,6 @@ pub use operate::{
 pub use promise::task_promises_expire;
 pub use read::{TaskPage, task_list_by_node, tasks_read_snapshot};
 pub(crate) use read::{attempts_read, job_tasks_read};
-pub use report::{ReportAnswer, ReportPhase, TaskReport};
+pub use report::{ReportAnswer, ReportPhase, ResizeReport, TaskReport};
 
 pub use crate::row::ConstraintToken;

@@ -2,7 +2,8 @@
 
 use borough_model::job::JobSpec;
 use borough_model::task::{
-    Attempt, EndReason, Exit, Health, TaskEvent, TaskRow, TaskRules, TaskState, TransitionRefused,
+    Attempt, EndReason, Exit, Health, ResizeRefused, TaskEvent, TaskRow, TaskRules, TaskState,
+    TransitionRefused,
 };
 use borough_model::{Incarnation, NodeId, TaskId};
 
@@ -21,6 +22,17 @@ pub struct TaskReport {
     pub health: Health,
     /// How it ended, if it did and that is known.
     pub exit: Option<Exit>,
+    /// The last order to resize it that the agent has carried out or refused.
+    pub resize: Option<ResizeReport>,
+}
+
+/// The result of an order to resize an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResizeReport {
+    /// Names the order.
+    pub order: u64,
+    /// Absent: what was granted is in force.
+    pub refused: Option<ResizeRefused>,
 }
 
 /// The phase of an attempt on its node.
@@ -84,7 +96,13 @@ pub(super) fn report_events(
     match report.phase {
         ReportPhase::Accepted | ReportPhase::Starting => events.push(TaskEvent::AgentAccepted { attempt }),
         ReportPhase::Running => match started(health) {
-            Some(started) => events.extend([started, TaskEvent::HealthChanged { attempt, health }]),
+            Some(started) => {
+                events.extend([started, TaskEvent::HealthChanged { attempt, health }]);
+                // An unhealthy attempt is stopped by now.
+                events.extend(report.resize.clone().map(|ResizeReport { order, refused }| {
+                    TaskEvent::ResizeSettled { attempt, order, refused }
+                }));
+            }
             None => events.push(TaskEvent::AgentAccepted { attempt }),
         },
         ReportPhase::Stopping => {

@@ -95,7 +95,16 @@ async fn place_as(cell: &TestCell, index: u32, event: impl Fn(Placement) -> Task
 fn report(index: u32, incarnation: u64, phase: ReportPhase) -> TaskReport {
     let process = matches!(phase, ReportPhase::Running | ReportPhase::Exited).then_some((42, 500));
     let (task, incarnation) = (task(index), Incarnation(incarnation));
-    TaskReport { task, incarnation, phase, process, cores: Vec::new(), health: Health::Healthy, exit: None }
+    TaskReport {
+        task,
+        incarnation,
+        phase,
+        process,
+        cores: Vec::new(),
+        health: Health::Healthy,
+        exit: None,
+        resize: None,
+    }
 }
 
 fn exited(index: u32, phase: ReportPhase) -> TaskReport {

@@ -101,7 +101,10 @@ fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> Sto
     let shares = basis.iter().flat_map(|basis| {
         entry.shared.iter().map(|row| (task_charge(basis, row), basis.share_of(row.id.index)))
     });
-    let shares: Vec<_> = shares.filter(|(held, share)| held != share).collect();
+    let resized = basis.iter().flat_map(|basis| {
+        entry.resized.iter().map(|(row, after)| (task_charge(basis, row), task_charge(basis, after)))
+    });
+    let shares: Vec<_> = shares.chain(resized).filter(|(held, share)| held != share).collect();
     if entry.ended.is_empty() && entry.released.is_empty() && !entry.regained && shares.is_empty() {
         return Ok(());
     }

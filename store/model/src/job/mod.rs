@@ -32,8 +32,8 @@ pub use machine::{
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
 pub use rollout::{
-    CanaryHealth, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec,
-    stable_versions,
+    CanaryHealth, OnFailure, ResizeMode, ResizeSignal, Rollout, RolloutFailure, RolloutRefused, RolloutState,
+    UpdateSpec, stable_versions,
 };
 pub use row::{JobChanges, JobMoves, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};

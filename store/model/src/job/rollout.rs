@@ -84,6 +84,17 @@ pub struct UpdateSpec {
     #[serde(default)]
     #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "no limit")]
     pub disruptions_max: Option<u32>,
+    /// How other amounts of processor time, memory and rates reach a running task.
+    #[n(10)]
+    #[cbor(default)]
+    #[serde(default)]
+    #[field(kind = Words(&ResizeMode::NAMES), default = "`in_place`")]
+    pub resize: ResizeMode,
+    /// The signal that a task gets after each resize in place.
+    #[n(11)]
+    #[serde(default)]
+    #[field(kind = Words(&ResizeSignal::NAMES), default = "none")]
+    pub resize_signal: Option<ResizeSignal>,
 }
 
 impl Default for UpdateSpec {
@@ -99,6 +110,8 @@ impl Default for UpdateSpec {
             canaries: 0,
             auto_promote: false,
             disruptions_max: None,
+            resize: ResizeMode::InPlace,
+            resize_signal: None,
         }
     }
 }
@@ -122,6 +135,63 @@ impl UpdateSpec {
         let of_share = u32::try_from(share / 100).unwrap_or(u32::MAX);
         let allowed = self.unavailable_max.unwrap_or(0).max(of_share);
         if surge > 0 { allowed } else { allowed.max(1) }
+    }
+}
+
+/// How other amounts of processor time, memory and rates reach a running task.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum ResizeMode {
+    /// Its node changes its limits while it runs.
+    #[default]
+    #[n(0)]
+    InPlace,
+    /// The rollout replaces it: a program that reads its limits at its start needs that.
+    #[n(1)]
+    Restart,
+}
+
+impl ResizeMode {
+    /// Both with their names.
+    pub const NAMES: [(&'static str, Self); 2] = [("in_place", Self::InPlace), ("restart", Self::Restart)];
+}
+
+/// A signal that tells a program of other limits.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
+#[cbor(index_only)]
+pub enum ResizeSignal {
+    #[n(0)]
+    #[serde(rename = "SIGHUP")]
+    Hup,
+    #[n(1)]
+    #[serde(rename = "SIGUSR1")]
+    Usr1,
+    #[n(2)]
+    #[serde(rename = "SIGUSR2")]
+    Usr2,
+    #[n(3)]
+    #[serde(rename = "SIGWINCH")]
+    Winch,
+}
+
+impl ResizeSignal {
+    /// All with their names.
+    pub const NAMES: [(&'static str, Self); 4] =
+        [("SIGHUP", Self::Hup), ("SIGUSR1", Self::Usr1), ("SIGUSR2", Self::Usr2), ("SIGWINCH", Self::Winch)];
+
+    /// Its number on Linux.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Hup => 1,
+            Self::Usr1 => 10,
+            Self::Usr2 => 12,
+            Self::Winch => 28,
+        }
     }
 }
 
@@ -263,6 +333,11 @@ pub enum RolloutFailure {
         #[cbor(default)]
         #[serde(default)]
         surge_unplaced: u32,
+        /// Tasks that used more memory than they were to have.
+        #[n(2)]
+        #[cbor(default)]
+        #[serde(default)]
+        memory_in_use: u32,
     },
 }
 
@@ -271,8 +346,13 @@ impl std::fmt::Display for RolloutFailure {
         match self {
             Self::TaskFails { index, failures: 1 } => write!(f, "task {index} failed"),
             Self::TaskFails { index, failures } => write!(f, "task {index} failed {failures} times in a row"),
-            Self::NoProgress { deadline_ms, surge_unplaced } => {
+            Self::NoProgress { deadline_ms, surge_unplaced, memory_in_use } => {
                 write!(f, "no further task became healthy within {}", delay_text(*deadline_ms))?;
+                match memory_in_use {
+                    0 => {}
+                    1 => f.write_str(", and 1 task used more memory than it was to have")?,
+                    tasks => write!(f, ", and {tasks} tasks used more memory than they were to have")?,
+                }
                 match surge_unplaced {
                     0 => Ok(()),
                     1 => f.write_str(", and 1 surging task had no node"),

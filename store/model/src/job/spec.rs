@@ -294,7 +294,9 @@ pub struct JobSpec {
                  (`revert` or `stop`), `surge_max` and `surge_percent_max` (tasks that a rollout runs beside the job's \
                  own until it is done), `canaries` (tasks beside the job's own that try the new version before any other \
                  has it), `auto_promote` (`true`: it goes on by itself when they are healthy), `disruptions_max` (healthy \
-                 tasks that one rollout ends in all; the others keep their version until they begin again)",
+                 tasks that one rollout ends in all; the others keep their version until they begin again), `resize` (`in_place` \
+                 or `restart`: how other amounts of `cpu`, `memory`, `disk_rate` and `network_rate` reach a running \
+                 task), `resize_signal` (`SIGHUP`, `SIGUSR1`, `SIGUSR2` or `SIGWINCH`: what it gets after a resize in place)",
         default = "one task at a time, 10s, 2, `revert`",
         example = {"unavailable_percent_max": 25, "healthy_after": "5s", "failures_max": 0, "on_failure": "stop"},
         check = update_check,

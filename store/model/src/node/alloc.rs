@@ -131,6 +131,33 @@ pub fn node_alloc_release(
     Ok(node_alloc_touch(&next))
 }
 
+/// The commitment in which a share has other amounts. What it takes beyond its present ones must be free.
+pub fn node_alloc_resize(
+    alloc: &NodeAlloc,
+    capacity: &Resources,
+    before: &Resources,
+    after: &Resources,
+) -> Result<NodeAlloc, NodeAllocError> {
+    let shortfalls = resize_shortfall(alloc, capacity, before, after);
+    if !shortfalls.is_empty() {
+        return Err(NodeAllocError::DoesNotFit { shortfalls });
+    }
+    let mut next = alloc.clone();
+    next.used = resources_sub(&alloc.used, before).map_err(|source| NodeAllocError::NotHeld { source })?;
+    next.used = resources_add(&next.used, after).map_err(|source| NodeAllocError::Overflow { source })?;
+    Ok(node_alloc_touch(&next))
+}
+
+/// What a node lacks for a share that is to have other amounts; empty: it has room.
+pub fn resize_shortfall(
+    alloc: &NodeAlloc,
+    capacity: &Resources,
+    before: &Resources,
+    after: &Resources,
+) -> Vec<Shortfall> {
+    shortfall(&resources_less(after, before), &node_free(capacity, alloc))
+}
+
 /// The commitment in which ports that are kept back for a lost attempt begin to cool down.
 pub fn node_alloc_cool(alloc: &NodeAlloc, ports: &[u16], until_ms: i64) -> NodeAlloc {
     let mut next = alloc.clone();
@@ -181,6 +208,9 @@ pub fn node_alloc_apply(
         }
         CapacityEffect::Fulfil(share) => node_alloc_fulfil(alloc, capacity, &share.resources).map(Some),
         CapacityEffect::Forgo(share) => node_alloc_forgo(alloc, &share.resources, &share.ports).map(Some),
+        CapacityEffect::Resize { share, resources } => {
+            node_alloc_resize(alloc, capacity, &share.resources, resources).map(Some)
+        }
         CapacityEffect::Cool { share, ports_cool_until_ms } => {
             Ok(Some(node_alloc_cool(alloc, &share.ports, *ports_cool_until_ms)))
         }

@@ -30,6 +30,12 @@ pub enum CapacityEffect {
     Fulfil(CapacityShare),
     /// The promised share is no longer wanted; its ports were never used.
     Forgo(CapacityShare),
+    /// The attempt keeps its place and its ports, and takes `resources` from now on in place of its share.
+    Resize {
+        /// What it has taken so far.
+        share: CapacityShare,
+        resources: Resources,
+    },
     /// A lost attempt is over. Its share was released when its node was lost; its ports were kept back and begin to
     /// cool down.
     Cool {
@@ -47,6 +53,7 @@ impl CapacityEffect {
             Self::Take(share)
             | Self::Release { share, .. }
             | Self::Cool { share, .. }
+            | Self::Resize { share, .. }
             | Self::Promise(share)
             | Self::Fulfil(share)
             | Self::Forgo(share) => Some(share),
@@ -57,7 +64,12 @@ impl CapacityEffect {
     pub fn is_leaving(&self) -> bool {
         match self {
             Self::Release { .. } | Self::Forgo(_) => true,
-            Self::Keep | Self::Take(_) | Self::Promise(_) | Self::Fulfil(_) | Self::Cool { .. } => false,
+            Self::Keep
+            | Self::Take(_)
+            | Self::Promise(_)
+            | Self::Fulfil(_)
+            | Self::Resize { .. }
+            | Self::Cool { .. } => false,
         }
     }
 }

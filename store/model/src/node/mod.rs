@@ -21,6 +21,7 @@ mod package;
 mod port;
 mod pressure;
 mod promise;
+mod resize;
 mod session;
 mod silent;
 mod taint;
@@ -28,8 +29,8 @@ mod topology;
 
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, PORT_KEPT_BACK_MS, ShareFit, node_alloc_add, node_alloc_apply,
-    node_alloc_check, node_alloc_cool, node_alloc_cooled, node_alloc_release, node_alloc_retake,
-    node_alloc_touch, node_free,
+    node_alloc_check, node_alloc_cool, node_alloc_cooled, node_alloc_release, node_alloc_resize,
+    node_alloc_retake, node_alloc_touch, node_free, resize_shortfall,
 };
 pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
@@ -52,6 +53,7 @@ pub use package::{NODE_PACKAGES_MAX, node_packages_kept, package_attribute, pack
 pub use port::port_space;
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of};
 pub use promise::{node_alloc_forgo, node_alloc_fulfil, node_alloc_promise};
+pub use resize::{AGENT_RESIZE, node_resizes};
 pub use session::NodeSession;
 pub use silent::{SILENT_KEY, silent_since_ms};
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};

@@ -4,16 +4,18 @@ mod gang;
 pub mod machine;
 mod on_node;
 mod over;
+mod resize;
 mod row;
 
 pub use gang::{GangRow, GangState};
 pub use machine::{
-    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, StartedProcess, TaskEvent, TaskRules,
-    Transition, TransitionRefused, task_transition,
+    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, ResizeOrder, StartedProcess, TaskEvent,
+    TaskRules, Transition, TransitionRefused, task_transition,
 };
 pub use on_node::{
     LEAVE_MARGIN_MS, holds_ready, leave_asked_ms, leave_due_after_ms, leave_due_ms, node_alloc_sum,
 };
+pub use resize::{RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, resize_next};
 pub use row::{
     Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,

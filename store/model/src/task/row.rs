@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{GangId, Incarnation, Name, NodeId, TaskId};
 use crate::resource::Resources;
+use crate::task::Resize;
 
 /// The state of a task.
 #[derive(
@@ -137,6 +138,10 @@ pub struct TaskRow {
     #[n(28)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_node: Option<Box<NodeId>>,
+    /// A resize of this attempt that is ordered or was refused; absent: its charge is in force.
+    #[n(29)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Box<Resize>>,
 }
 
 /// An eviction of a task for one of higher priority.
@@ -190,6 +195,7 @@ impl TaskRow {
             cores: Vec::new(),
             healthy_ms: 0,
             daemon_node: None,
+            resize: None,
         }
     }
 

@@ -48,7 +48,8 @@ fn nothing_of_the_owner_is_replaced_before_the_canaries_are_healthy_and_promoted
     let again = set(&waiting, rollout.with_canaries(CanaryHealth::Awaited, now_ms));
     let end_ms = now_ms + i64::try_from(DEADLINE_MS).unwrap();
     assert_eq!(step(&again, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms: Some(end_ms) });
-    let failure = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 1 };
+    let failure =
+        RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 1, memory_in_use: 0 };
     assert_eq!(step(&again, &spec, &tasks, end_ms), RolloutStep::Fail(failure));
     let promoted = set(&waiting, waiting.rollout.as_deref().unwrap().promoted(now_ms));
     assert_eq!((promoted.canary_base(), promoted.version_of(0)), (None, 2));
@@ -91,11 +92,11 @@ fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
     let half = begun(&row);
     assert_eq!((half.earlier_version(), begun_with_canaries(&half, 1, 1).canary_base()), (Some(1), Some(1)));
     assert_eq!(begun(&second).canary_base(), None);
-    let failed = second
-        .rollout
-        .as_deref()
-        .unwrap()
-        .failed(RolloutFailure::NoProgress { deadline_ms: 1, surge_unplaced: 0 });
+    let failed = second.rollout.as_deref().unwrap().failed(RolloutFailure::NoProgress {
+        deadline_ms: 1,
+        surge_unplaced: 0,
+        memory_in_use: 0,
+    });
     assert_eq!(set(&second, failed).canary_base(), Some(1), "also after a failure that is not taken back");
     assert_eq!(Rollout::revert(&second, None, "user/ada", NOW).canaries, 0);
 }

@@ -9,8 +9,8 @@ use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
     GangSpec, GangTopology, HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
-    PreemptionSpec, Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator,
-    UpdateSpec, spec_value,
+    PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, Spread, TaskOverride, Toleration,
+    TolerationOperator, UpdateSpec, spec_value,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -20,8 +20,8 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, PortAssignment, StopReason,
-    TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, PortAssignment, Resize,
+    ResizeRefused, StopReason, TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 use serde_json::Value;
@@ -88,6 +88,14 @@ fn task_full() -> TaskRow {
         cores: vec![2, 3],
         healthy_ms: 1_700_000_000_003,
         daemon_node: Some(Box::new(NodeId(7))),
+        resize: Some(Box::new(Resize {
+            order: 11,
+            version: 4,
+            granted: Resources { cpu_millis: 700, ..resources() },
+            in_force: resources(),
+            at_ms: 1_700_000_000_004,
+            refused: Some(ResizeRefused::MemoryInUse { used_bytes: 65 << 20, asked_bytes: 60 << 20 }),
+        })),
     }
 }
 
@@ -150,6 +158,7 @@ fn spec_full() -> JobSpec {
     let mut full = with_examples(full);
     let update = full.update.unwrap();
     let update = UpdateSpec { disruptions_max: Some(4), ..update };
+    let update = UpdateSpec { resize: ResizeMode::Restart, resize_signal: Some(ResizeSignal::Hup), ..update };
     full.update = Some(UpdateSpec { surge_max: Some(3), surge_percent_max: Some(20), ..update });
     full
 }
@@ -335,6 +344,11 @@ fn samples() -> Vec<Sample> {
     ];
     let tcp = Probe::Tcp { port: name("http") };
     let probes = vec![tcp, Probe::Command { command: vec!["x".to_owned()] }];
+    let refusals = vec![
+        ResizeRefused::NoRoom { missing: "cpu".to_owned() },
+        ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 },
+        ResizeRefused::Failed { message: "no".to_owned() },
+    ];
     let gang = gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000);
     let session =
         NodeSession { session: 8, gateway: "10.0.0.1:1".to_owned(), instance: 3, superseded: vec![1, 2] };
@@ -384,6 +398,9 @@ fn samples() -> Vec<Sample> {
         sample("enum.after_condition", &vec![AfterCondition::Finished, AfterCondition::Succeeded]),
         sample("enum.band", &bands),
         sample("enum.probe", &probes),
+        sample("enum.resize_mode", &ResizeMode::NAMES.map(|(_, mode)| mode).to_vec()),
+        sample("enum.resize_signal", &ResizeSignal::NAMES.map(|(_, signal)| signal).to_vec()),
+        sample("enum.resize_refused", &refusals),
     ]
 }
 
@@ -479,6 +496,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
         cores: Vec::new(),
         healthy_ms: 0,
         daemon_node: None,
+        resize: None,
         ..task_full()
     };
     assert_eq!(row, expected);

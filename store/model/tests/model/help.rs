@@ -59,7 +59,7 @@ const BESIDE: [(&str, &str); 7] = [
     ("task.health.interval", "{task: {command: [a], health: {command: [check], timeout: 1ms}}}"),
 ];
 /// Defaults that are no value, and why: they follow from other fields, from the cell or from the user.
-const IN_WORDS: [&str; 37] = [
+const IN_WORDS: [&str; 38] = [
     "user",
     "priority",
     "min_member",
@@ -81,6 +81,7 @@ const IN_WORDS: [&str; 37] = [
     "update.surge_max",
     "update.surge_percent_max",
     "update.disruptions_max",
+    "update.resize_signal",
     "constraints.prefer",
     "affinity.prefer",
     "spread.weight",

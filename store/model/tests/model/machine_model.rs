@@ -8,12 +8,12 @@ use borough_model::node::{
     CapacityEffect, NodeAlloc, NodeRow, NodeState, PORT_KEPT_BACK_MS, ShareFit, node_alloc_apply,
     node_alloc_check,
 };
-use borough_model::resource::Resources;
+use borough_model::resource::{Resources, fits_in};
 use borough_model::task::machine::{PORT_COOL_DOWN_MS, task_row_check};
 use borough_model::task::{
     Attempt, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, Placement,
-    PortAssignment, StartedProcess, StopReason, TaskEvent, TaskRow, TaskState, Transition, node_alloc_sum,
-    task_transition,
+    PortAssignment, ResizeOrder, ResizeRefused, StartedProcess, StopReason, TaskEvent, TaskRow, TaskState,
+    Transition, node_alloc_sum, task_transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -39,7 +39,7 @@ struct Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
     let late = prop_oneof![5 => Just(0u16), 1 => 0u16..15_000];
-    let act = (0..TASKS, 0u8..24, any::<u8>(), skew, 0u16..9000, late).prop_map(
+    let act = (0..TASKS, 0u8..28, any::<u8>(), skew, 0u16..9000, late).prop_map(
         |(task, kind, arg, skew, wait_ms, late_ms)| Act { task, kind, arg, skew, wait_ms, late_ms },
     );
     prop::collection::vec(act, 1..120)
@@ -81,6 +81,9 @@ struct World {
     taken: BTreeSet<(usize, Incarnation)>,
     promised: BTreeSet<(usize, Incarnation)>,
     fulfilled: usize,
+    resized: usize,
+    /// The amounts that may be in force in each task's attempt: one, or two while an order is on its way.
+    possible: BTreeMap<usize, Vec<Resources>>,
     /// The job's unplaced remainder, in tasks.
     remainder: usize,
     ended: usize,
@@ -99,6 +102,8 @@ impl World {
             taken: BTreeSet::new(),
             promised: BTreeSet::new(),
             fulfilled: 0,
+            resized: 0,
+            possible: BTreeMap::new(),
             remainder: TASKS,
             ended: 0,
             revived: 0,
@@ -119,8 +124,31 @@ impl World {
         }
         self.effects(act.task, &before, &transition);
         assert_repeat_has_no_effect(&transition.row, &event, self.now_ms);
+        if transition.changed {
+            self.resize_follow(act.task, &event, &transition.row);
+        }
         self.rows[act.task] = transition.row;
         self.check();
+    }
+
+    /// Follows what the agent may have applied by now.
+    fn resize_follow(&mut self, task: usize, event: &TaskEvent, row: &TaskRow) {
+        let possible = self.possible.entry(task).or_default();
+        match event {
+            TaskEvent::Place(placement) | TaskEvent::Hold(placement) | TaskEvent::HoldPromised(placement) => {
+                *possible = vec![placement.resources.clone()];
+            }
+            TaskEvent::ResizeOrdered { order, .. } if row.resize_ordered().is_some() => {
+                possible.push(order.granted.clone());
+            }
+            TaskEvent::ResizeSettled { refused, .. }
+                if row.resize_ordered().is_none() && possible.len() > 1 =>
+            {
+                let settled = usize::from(refused.is_none());
+                *possible = vec![possible[settled].clone()];
+            }
+            _ => {}
+        }
     }
 
     fn event(&self, act: Act) -> Option<TaskEvent> {
@@ -170,6 +198,13 @@ impl World {
             19 => TaskEvent::HoldFulfilled { attempt },
             20 => TaskEvent::MoveRequested,
             21 => TaskEvent::JobGrown,
+            22 | 23 => TaskEvent::ResizeOrdered { attempt, order: Box::new(self.resize(act)) },
+            24 | 25 => {
+                let order = row.resize_ordered().map_or(0, |resize| resize.order) + u64::from(act.skew);
+                let refused = (act.arg & 3 == 0)
+                    .then_some(ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 });
+                TaskEvent::ResizeSettled { attempt, order, refused }
+            }
             _ => TaskEvent::NodeServed { node: NodeId(u64::from(act.arg) % NODES) },
         })
     }
@@ -189,6 +224,19 @@ impl World {
         };
         let gang = (act.arg & 8 == 0).then_some((GangId(1), 1));
         Some(Placement { node, incarnation, ports, resources, spec_version: 1, gang })
+    }
+
+    /// An order for other amounts of both kinds, or the record that there is no room.
+    fn resize(&self, act: Act) -> ResizeOrder {
+        let row = &self.rows[act.task];
+        let granted = Resources {
+            cpu_millis: 50 * (1 + u64::from(act.arg % 7)),
+            memory_bytes: (1 + u64::from(act.arg % 5)) << 19,
+            ..Resources::default()
+        };
+        let refused = (act.arg & 31 == 9).then(|| ResizeRefused::NoRoom { missing: "cpu".to_owned() });
+        let version = row.spec_version + 1;
+        ResizeOrder { version, granted, in_force: row.in_force().clone(), refused }
     }
 
     /// A free port of a node, the first at or after a place in its range.
@@ -229,6 +277,10 @@ impl World {
             CapacityEffect::Release { ports_cool_until_ms, .. } => {
                 assert!(self.taken.remove(&attempt), "given back twice by one attempt");
                 self.assert_rests(task, ports_cool_until_ms.unwrap_or(i64::MAX));
+            }
+            CapacityEffect::Resize { .. } => {
+                assert!(self.taken.contains(&attempt), "resized, but not taken");
+                self.resized += 1;
             }
             CapacityEffect::Forgo(_) => assert!(self.promised.remove(&attempt), "forgone, but not promised"),
             CapacityEffect::Cool { ports_cool_until_ms, .. } => {
@@ -286,8 +338,19 @@ impl World {
     }
 
     fn check(&self) {
-        for row in &self.rows {
+        for (task, row) in self.rows.iter().enumerate() {
             task_row_check(row).unwrap_or_else(|broken| panic!("{broken}: {row:?}"));
+            if row.state.is_charged() {
+                for possible in self.possible.get(&task).into_iter().flatten() {
+                    assert!(fits_in(possible, &row.charge.resources), "{possible} may be in force: {row:?}");
+                }
+                let ordered = usize::from(row.state == TaskState::Running && row.resize_ordered().is_some());
+                let known = self.possible[&task].len();
+                assert!(
+                    known == 1 || ordered == 1 || row.state != TaskState::Running,
+                    "no more than is ordered"
+                );
+            }
         }
         for (&node, alloc) in &self.allocs {
             node_alloc_check(&node_row(node.0), alloc).unwrap_or_else(|broken| panic!("{node}: {broken}"));
@@ -389,7 +452,7 @@ proptest! {
 fn the_random_walk_reaches_every_state_and_every_effect() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut states = BTreeSet::new();
-    let (mut published, mut withdrawn, mut revived, mut fulfilled) = (0, 0, 0, 0);
+    let (mut published, mut withdrawn, mut revived, mut fulfilled, mut resized) = (0, 0, 0, 0, 0);
     for _ in 0..200 {
         let acts = acts().new_tree(&mut runner).unwrap().current();
         let mut world = World::new();
@@ -401,7 +464,8 @@ fn the_random_walk_reaches_every_state_and_every_effect() {
         withdrawn += world.withdrawn.len();
         revived += world.revived;
         fulfilled += world.fulfilled;
+        resized += world.resized;
     }
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
-    assert!(published > 0 && withdrawn > 0 && revived > 0 && fulfilled > 0);
+    assert!(published > 0 && withdrawn > 0 && revived > 0 && fulfilled > 0 && resized > 0);
 }

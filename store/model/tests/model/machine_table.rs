@@ -7,15 +7,15 @@ use borough_model::job::JobKind;
 use borough_model::node::{CapacityEffect, PORT_KEPT_BACK_MS};
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StartedProcess, StopReason, TaskEvent,
-    TaskRow, TaskState, Transition, TransitionRefused, task_transition,
+    Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, ResizeRefused, StartedProcess,
+    StopReason, TaskEvent, TaskRow, TaskState, Transition, TransitionRefused, task_transition,
 };
 use borough_model::{JobId, TaskId};
 use expect_test::expect_file;
 
 use crate::sample::{
-    NODE, NOW, STARTED, attempt, exit, exited, placed, placement, row_after, row_from, rules, running,
-    started, stop,
+    NODE, NOW, STARTED, attempt, exit, exited, placed, placement, resize_ordered, row_after, row_from, rules,
+    running, started, stop,
 };
 
 fn rows() -> Vec<(&'static str, TaskRow)> {
@@ -38,6 +38,7 @@ fn rows() -> Vec<(&'static str, TaskRow)> {
         ("stopping, job shrank", row_from(running(Health::Healthy), &[stop(StopReason::JobShrunk)])),
         ("releasing, to be placed again", row_from(running(Health::Healthy), &[crash])),
         ("releasing, succeeded", row_from(running(Health::Healthy), std::slice::from_ref(&batch_zero))),
+        ("running, being resized", row_from(running(Health::Healthy), &[resize_ordered(1, 1500, None)])),
         ("lost, ran", row_from(running(Health::Healthy), std::slice::from_ref(&lost))),
         (
             "lost, was stopping",
@@ -74,6 +75,10 @@ fn attempt_events(at: u64) -> Vec<(String, TaskEvent)> {
     let start_failed =
         TaskEvent::StartFailed { attempt: one, message: "no such file".to_owned(), rules: service };
     let oom_released = TaskEvent::ProcessExited { attempt: one, exit: oom, released: true, rules: service };
+    let no_room = ResizeRefused::NoRoom { missing: "cpu".to_owned() };
+    let in_use = ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 };
+    let order = row_from(running(Health::Healthy), &[]).revision + 1;
+    let settled = |refused| TaskEvent::ResizeSettled { attempt: one, order, refused };
     let named = [
         ("hold", TaskEvent::Hold(placement(at))),
         ("hold_promised", TaskEvent::HoldPromised(placement(at))),
@@ -95,6 +100,10 @@ fn attempt_events(at: u64) -> Vec<(String, TaskEvent)> {
         ("process_exited oom, service, released", oom_released),
         ("start_failed", start_failed),
         ("release_confirmed", TaskEvent::ReleaseConfirmed { attempt: one }),
+        ("resize_ordered", resize_ordered(at, 700, None)),
+        ("resize_ordered without room", resize_ordered(at, 700, Some(no_room))),
+        ("resize_settled", settled(None)),
+        ("resize_settled, refused", settled(Some(in_use))),
         ("node_returned with its process", returned(Some(StartedProcess { pid: 42, started_ms: STARTED }))),
         ("node_returned without a process", returned(None)),
     ];
@@ -146,6 +155,7 @@ fn effects_text(effects: &Effects) -> String {
         CapacityEffect::Release { ports_cool_until_ms: Some(until_ms), .. } => {
             parts.push(format!("release (ports cool {} ms)", until_ms - NOW));
         }
+        CapacityEffect::Resize { resources, .. } => parts.push(format!("resize to {resources}")),
         CapacityEffect::Cool { ports_cool_until_ms, .. } => {
             parts.push(format!("ports cool {} ms", ports_cool_until_ms - NOW));
         }
@@ -225,6 +235,8 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::HoldFulfilled { .. } => 17,
         TaskEvent::MoveRequested => 18,
         TaskEvent::NodeServed { .. } => 19,
+        TaskEvent::ResizeOrdered { .. } => 20,
+        TaskEvent::ResizeSettled { .. } => 21,
     }
 }
 
@@ -234,7 +246,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..20).collect(), "{label}");
+        assert_eq!(seen, (0..22).collect(), "{label}");
     }
 }
 

@@ -30,6 +30,7 @@ mod machine_table;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod resize;
 mod resource;
 #[cfg(test)]
 mod restart;

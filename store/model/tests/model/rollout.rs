@@ -210,7 +210,7 @@ fn an_attempt_that_proves_itself_is_progress_however_long_that_takes() {
     assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
     tasks[1] = task(1, 2, TaskState::Starting, None);
     assert!(matches!(step(&row, &spec, &tasks, due_ms + deadline_ms - 1), RolloutStep::Wait { .. }));
-    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0 };
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0, memory_in_use: 0 };
     assert_eq!(step(&row, &spec, &tasks, due_ms + deadline_ms), RolloutStep::Fail(late));
 }
 
@@ -227,7 +227,7 @@ fn a_rollout_fails_when_a_task_does_or_when_nothing_becomes_healthy() {
     assert!(matches!(step(&row, &spec, &fails(2, 1), NOW), RolloutStep::Wait { .. }));
     assert!(matches!(step(&row, &spec, &fails(1, 9), NOW), RolloutStep::Wait { .. }), "the old one failed");
     let end_ms = NOW + i64::try_from(DEADLINE_MS).unwrap();
-    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0 };
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0, memory_in_use: 0 };
     assert_eq!(step(&row, &spec, &fails(2, 0), end_ms), RolloutStep::Fail(late));
     // Its time stands still while it is paused.
     let rollout = row.rollout.as_deref().unwrap();
@@ -360,7 +360,7 @@ fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
     let over = done.rollout.as_deref().unwrap().with_state(RolloutState::Paused, NOW);
     assert_eq!(over, Err(RolloutRefused::Over(RolloutState::Done)));
     let failed = begun(&done);
-    let failure = RolloutFailure::NoProgress { deadline_ms: 1, surge_unplaced: 0 };
+    let failure = RolloutFailure::NoProgress { deadline_ms: 1, surge_unplaced: 0, memory_in_use: 0 };
     let back = Rollout::revert(&failed, Some(failure), "controller", NOW);
     assert_eq!((back.version, back.reverts, back.stable), (5, Some(4), vec![1, 3]));
     let mut long = row;
@@ -458,6 +458,7 @@ proptest! {
                         prop_assert!(!healthy || tries || world.available() >= least);
                     }
                 }
+                RolloutStep::Resize(attempts) => prop_assert!(false, "nothing is to be resized: {attempts:?}"),
                 RolloutStep::Done { .. } => {
                     let own = &world.tasks[..usize::try_from(count).unwrap()];
                     let serves = |task: &TaskRow| task.spec_version == 2 && task.health == Health::Healthy;

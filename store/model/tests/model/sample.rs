@@ -5,8 +5,8 @@ use borough_model::job::file::{FieldInfo, TreeNode, fields_flat};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::resource::Resources;
 use borough_model::task::{
-    Attempt, EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskRules,
-    task_transition,
+    Attempt, EndReason, Exit, Health, Placement, PortAssignment, ResizeOrder, ResizeRefused, StopReason,
+    TaskEvent, TaskRow, TaskRules, task_transition,
 };
 use serde_json::Value;
 
@@ -81,6 +81,14 @@ pub(crate) fn exited(incarnation: u64, code: i32, released: bool, kind: JobKind)
 pub(crate) fn started(incarnation: u64, health: Health) -> TaskEvent {
     let cores = Vec::new();
     TaskEvent::ProcessStarted { attempt: attempt(incarnation), pid: 42, started_ms: STARTED, health, cores }
+}
+
+/// An order for so many thousandths of a core, in place of those of [`placement`].
+pub(crate) fn resize_ordered(incarnation: u64, cpu_millis: u64, refused: Option<ResizeRefused>) -> TaskEvent {
+    let in_force = placement(incarnation).resources;
+    let granted = Resources { cpu_millis, ..in_force.clone() };
+    let order = Box::new(ResizeOrder { version: 2, granted, in_force, refused });
+    TaskEvent::ResizeOrdered { attempt: attempt(incarnation), order }
 }
 
 pub(crate) fn stop(reason: StopReason) -> TaskEvent {

@@ -423,10 +423,19 @@ fn exit((_, incarnation): Attempt, node: NodeId, reason: EndReason, code: i32, a
 fn report_of((task, incarnation): Attempt, process: &Process) -> TaskReport {
     let Process { phase, process, health, exit, .. } = process;
     let (phase, process, health, exit) = (*phase, *process, *health, exit.clone());
-    TaskReport { task, incarnation, phase, process, cores: Vec::new(), health, exit }
+    TaskReport { task, incarnation, phase, process, cores: Vec::new(), health, exit, resize: None }
 }
 
 fn report_missing((task, incarnation): Attempt) -> TaskReport {
     let (phase, health) = (ReportPhase::Missing, Health::Unknown);
-    TaskReport { task, incarnation, phase, process: None, cores: Vec::new(), health, exit: None }
+    TaskReport {
+        task,
+        incarnation,
+        phase,
+        process: None,
+        cores: Vec::new(),
+        health,
+        exit: None,
+        resize: None,
+    }
 }

@@ -2,8 +2,8 @@
 
 use borough_kv::env::Rng;
 use borough_model::job::{
-    Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, OnFailure, PortSpec, Probe, TaskOverride,
-    UpdateSpec,
+    Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, OnFailure, PortSpec, Probe, ResizeMode,
+    TaskOverride, UpdateSpec,
 };
 use borough_testkit::{below, index, name};
 
@@ -105,6 +105,8 @@ fn update_plain(spec: &JobSpec, rng: &dyn Rng) -> UpdateSpec {
         canaries: u32::from(surges && spec.count > 0 && below(rng, 2) == 0),
         auto_promote: false,
         disruptions_max: (surges && below(rng, 4) == 0).then_some(1),
+        resize: if below(rng, 5) == 0 { ResizeMode::Restart } else { ResizeMode::InPlace },
+        resize_signal: None,
     }
 }
 

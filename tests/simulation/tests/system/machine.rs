@@ -6,7 +6,8 @@ use std::io;
 use std::sync::Arc;
 
 use borough_agent::machine::{
-    AttemptFiles, AttemptState, Machine, MachineEvents, MeasurePlace, ProbeTarget, ShimState,
+    AttemptFiles, AttemptResize, AttemptState, Machine, MachineEvents, MeasurePlace, ProbeTarget,
+    ResizeRecord, ResizeRefusal, ShimState,
 };
 use borough_agent::{AttemptId, Credential, Retention};
 use borough_kv::env::Rng;
@@ -55,6 +56,7 @@ struct File {
     assignment: Option<Arc<v1::Assignment>>,
     record: AttemptRecord,
     stop: Option<StopOrder>,
+    resize: ResizeRecord,
     health: v1::Health,
     boot_id: String,
 }
@@ -323,6 +325,7 @@ impl Machine for SimMachine {
             shim,
             stop: file.stop,
             health: file.health,
+            resize: file.resize,
             ..AttemptState::default()
         };
         AttemptFiles { attempt, boot_id: Some(file.boot_id).filter(|id| !id.is_empty()) }
@@ -412,6 +415,32 @@ impl Machine for SimMachine {
         drop(state);
         if let Some(events) = events {
             events.stop_written(id, order);
+        }
+    }
+
+    fn resize(&self, id: AttemptId, resize: AttemptResize) {
+        let AttemptResize { order, record, after, .. } = resize;
+        // Now and then the memory is in use, or the kernel refuses.
+        let refused = match below(&*self.rng, 8) {
+            0 => Some(ResizeRefusal::MemoryInUse {
+                used_bytes: after.memory_bytes + 1,
+                asked_bytes: after.memory_bytes,
+            }),
+            1 => Some(ResizeRefusal::Failed("the kernel refused it".to_owned())),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        let full = state.disk.full;
+        let record = record.after(order, after, refused);
+        if let Some(file) = state.disk.attempts.get_mut(&id)
+            && !full
+        {
+            file.resize = record.clone();
+        }
+        let events = state.events.clone();
+        drop(state);
+        if let Some(events) = events {
+            events.resized(id, record);
         }
     }
 

@@ -17,6 +17,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::secret::Secret;
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Version};
 use borough_model::Name;
+use borough_model::node::AGENT_RESIZE;
 use borough_proto::v1;
 use borough_scheduler::{SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_simulation::audit::QUOTAS;
@@ -336,7 +337,11 @@ impl World {
                     disk_bytes: 10 << 30,
                     ..v1::Resources::default()
                 },
-                attributes: BTreeMap::from([("rack".to_owned(), ["a", "b", "c"][number % 3].to_owned())]),
+                // Every third agent is of a version that does not resize.
+                attributes: BTreeMap::from([
+                    ("rack".to_owned(), ["a", "b", "c"][number % 3].to_owned()),
+                    (AGENT_RESIZE.to_owned(), ["yes", "yes", "no"][number % 3].to_owned()),
+                ]),
             };
             let agent = machine.clone();
             // It ends only if it cannot start, which the audit sees as a node that never registers.

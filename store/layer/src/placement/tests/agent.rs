@@ -23,7 +23,16 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
     });
     let process = matches!(phase, ReportPhase::Running | ReportPhase::Stopping | ReportPhase::Exited)
         .then(|| (u32::try_from(number).unwrap(), i64::try_from(number).unwrap()));
-    TaskReport { task: row.id, incarnation: row.incarnation, phase, process, cores: Vec::new(), health, exit }
+    TaskReport {
+        task: row.id,
+        incarnation: row.incarnation,
+        phase,
+        process,
+        cores: Vec::new(),
+        health,
+        exit,
+        resize: None,
+    }
 }
 
 impl World {

@@ -9,7 +9,7 @@ use super::reader::{FieldReader, FileItem};
 use super::tree::TreeValue;
 use crate::field_error::{DELAY_MS_MAX, FieldErrors, delay_text};
 use crate::id::Name;
-use crate::job::OnFailure;
+use crate::job::{OnFailure, ResizeMode, ResizeSignal};
 use crate::node::Within;
 use crate::resource::bytes_parse;
 
@@ -284,6 +284,10 @@ pub(crate) trait SpecWord: Copy {}
 impl SpecWord for Within {}
 
 impl SpecWord for OnFailure {}
+
+impl SpecWord for ResizeMode {}
+
+impl SpecWord for ResizeSignal {}
 
 impl<T: SpecWord> FieldKind<T> for Words<T> {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<T> {

@@ -6,8 +6,9 @@ use super::read::{CONDITIONS, MODES, OPERATORS, SPREAD_WEIGHTS, constraint_parse
 use crate::field_error::delay_text;
 use crate::job::{
     Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, GangTopology, HealthCheck,
-    JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role,
-    Spread, TaskOverride, TaskSpec, Toleration, TolerationOperator, UpdateSpec,
+    JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, ResizeMode, ResizeSignal,
+    RestartMode, RestartSpec, Role, Spread, TaskOverride, TaskSpec, Toleration, TolerationOperator,
+    UpdateSpec,
 };
 use crate::node::CardSelector;
 use crate::resource::{Dimension, Resources};
@@ -238,6 +239,10 @@ fn update(update: &UpdateSpec) -> Value {
     map.put_unless("canaries", &update.canaries, &0, |tasks| json!(tasks));
     map.put_unless("auto_promote", &update.auto_promote, &false, |itself| json!(itself));
     map.put_some("disruptions_max", update.disruptions_max.as_ref(), |tasks| json!(tasks));
+    let resize = |mode: &ResizeMode| json!(word(&ResizeMode::NAMES, *mode));
+    map.put_unless("resize", &update.resize, &default.resize, resize);
+    let signal = |signal: &ResizeSignal| json!(word(&ResizeSignal::NAMES, *signal));
+    map.put_some("resize_signal", update.resize_signal.as_ref(), signal);
     map.done()
 }
 

@@ -28,11 +28,16 @@ fn first_broken(rules: &[RowRule]) -> Option<&'static str> {
     rules.iter().find(|(holds, _)| !holds).map(|&(_, what)| what)
 }
 
-fn common_rules(row: &TaskRow) -> [RowRule; 11] {
+fn common_rules(row: &TaskRow) -> [RowRule; 13] {
     let numbers: BTreeSet<u16> = row.ports.iter().map(|port| port.number).collect();
     let charged = row.state.is_charged();
     let exit_known = row.exit.as_ref().is_none_or(|exit| exit.incarnation <= row.incarnation);
     let began = row.incarnation.0 > 0;
+    let resizes = matches!(
+        row.state,
+        TaskState::Running | TaskState::Stopping | TaskState::Releasing | TaskState::Lost
+    );
+    let resize_charged = row.resize.as_ref().is_none_or(|resize| resize.charge() == row.charge.resources);
     [
         (!charged || row.node.is_some(), "takes capacity of no node"),
         (!charged || began, "takes capacity without an attempt"),
@@ -51,6 +56,8 @@ fn common_rules(row: &TaskRow) -> [RowRule; 11] {
             row.node.is_none() || row.daemon_node.is_none() || row.node == row.node_served(),
             "is on another node than the one that its daemon job serves with it",
         ),
+        (row.resize.is_none() || resizes, "is resized, but does not run"),
+        (resize_charged, "is resized, and is not charged the most of what is granted and what is in force"),
     ]
 }
 

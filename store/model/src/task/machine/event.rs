@@ -4,7 +4,7 @@ use crate::id::{GangId, Incarnation, NodeId};
 use crate::job::{JobKind, JobSpec, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
-use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
+use crate::task::{Evicted, Exit, Health, PortAssignment, ResizeRefused, StopReason, TaskState, Verdict};
 
 /// One attempt of a task on one node, as an agent names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,19 @@ pub struct Placement {
     pub spec_version: u32,
     /// The gang that it belongs to and the gang's epoch, if its job is a gang.
     pub gang: Option<(GangId, u64)>,
+}
+
+/// An order to give a running attempt other amounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResizeOrder {
+    /// The version of the spec that asks for them.
+    pub version: u32,
+    /// What the attempt is to have.
+    pub granted: Resources,
+    /// What it has.
+    pub in_force: Resources,
+    /// Why nothing is ordered: only the refusal is recorded then.
+    pub refused: Option<ResizeRefused>,
 }
 
 /// The parts of a job's spec that decide what follows an exit.
@@ -114,6 +127,16 @@ pub enum TaskEvent {
     },
     /// The attempt is released on its node.
     ReleaseConfirmed { attempt: Attempt },
+    /// A rollout wants the attempt to have other amounts.
+    ResizeOrdered { attempt: Attempt, order: Box<ResizeOrder> },
+    /// The agent has carried out an order, or has refused it.
+    ResizeSettled {
+        attempt: Attempt,
+        /// Names the order.
+        order: u64,
+        /// Absent: what was granted is in force.
+        refused: Option<ResizeRefused>,
+    },
     /// The node was silent for longer than its tolerance.
     NodeDeclaredLost { node: NodeId },
     /// The node is back and still runs this attempt.
@@ -151,6 +174,8 @@ impl TaskEvent {
             Self::ProcessExited { .. } => "process_exited",
             Self::StartFailed { .. } => "start_failed",
             Self::ReleaseConfirmed { .. } => "release_confirmed",
+            Self::ResizeOrdered { .. } => "resize_ordered",
+            Self::ResizeSettled { .. } => "resize_settled",
             Self::NodeDeclaredLost { .. } => "node_declared_lost",
             Self::NodeReturned { .. } => "node_returned",
             Self::RescheduleLost => "reschedule_lost",
@@ -171,6 +196,8 @@ impl TaskEvent {
             | Self::ProcessExited { attempt, .. }
             | Self::StartFailed { attempt, .. }
             | Self::ReleaseConfirmed { attempt }
+            | Self::ResizeOrdered { attempt, .. }
+            | Self::ResizeSettled { attempt, .. }
             | Self::NodeReturned { attempt, .. } => Some(*attempt),
             Self::Hold(_)
             | Self::HoldPromised(_)

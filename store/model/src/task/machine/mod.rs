@@ -16,6 +16,8 @@
 //! - An attempt whose endpoint was withdrawn is never published again. A lost attempt is therefore not withdrawn but
 //!   demoted (health unknown); it is withdrawn when the attempt is given up. A node must not become ready again
 //!   while lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
+//! - A running attempt is charged the most of what is granted to it and what is in force, until its agent confirms or
+//!   refuses the first.
 //! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
 //! - Dead is final, with two exceptions. A task that died because its job shrank is wanted again when the job grows.
 //!   One that its daemon job has withdrawn from its node may serve a node again. Both keep their incarnation, so that
@@ -26,13 +28,14 @@ mod check;
 mod event;
 mod gang;
 mod operate;
+mod resize;
 mod restart;
 mod step;
 
 pub use check::{TaskInvariantBroken, task_row_check};
 pub use event::{
-    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, StartedProcess, TaskEvent, TaskRules,
-    TransitionRefused,
+    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, ResizeOrder, StartedProcess, TaskEvent,
+    TaskRules, TransitionRefused,
 };
 pub use gang::{
     GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_status,
@@ -105,6 +108,10 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         }
         TaskEvent::StartFailed { message, rules, .. } => agent::start_failed(row, message, rules, now_ms),
         TaskEvent::ReleaseConfirmed { .. } => agent::release_confirmed(row, now_ms),
+        TaskEvent::ResizeOrdered { order, .. } => resize::resize_ordered(row, order, now_ms),
+        TaskEvent::ResizeSettled { order, refused, .. } => {
+            resize::resize_settled(row, *order, refused.as_ref(), now_ms)
+        }
         TaskEvent::NodeReturned { process, health, .. } => {
             agent::node_returned(row, *process, *health, now_ms)
         }

@@ -6,6 +6,7 @@ use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
 use crate::id::NodeId;
 use crate::job::TaskEnd;
 use crate::node::{CapacityEffect, CapacityShare, PORT_KEPT_BACK_MS};
+use crate::resource::Resources;
 use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, StopReason, TaskRow, TaskState, Verdict};
 
 /// The result of every handler.
@@ -79,6 +80,7 @@ impl<'a> TransitionDraft<'a> {
         self.row.spec_version = placement.spec_version;
         self.row.healthy_ms = 0;
         self.row.evicted = None;
+        self.row.resize = None;
         self.row.gang = placement.gang.map(|(gang, _)| gang);
         self.row.gang_epoch = placement.gang.map_or(0, |(_, epoch)| epoch);
         self.take()
@@ -89,6 +91,16 @@ impl<'a> TransitionDraft<'a> {
         let promised = self.row.promised;
         let effect = if promised { CapacityEffect::Promise } else { CapacityEffect::Take };
         self.effects.capacity = share_of(&self.row).map_or(CapacityEffect::Keep, effect);
+        self
+    }
+
+    /// A running attempt is charged other amounts from now on.
+    pub(super) fn charge(mut self, resources: Resources) -> Self {
+        if resources != self.before.charge.resources {
+            let resize = |share| CapacityEffect::Resize { share, resources: resources.clone() };
+            self.effects.capacity = share_of(self.before).map_or(CapacityEffect::Keep, resize);
+            self.row.charge.resources = resources;
+        }
         self
     }
 
@@ -213,6 +225,7 @@ impl<'a> TransitionDraft<'a> {
             row.pid = None;
             row.cores = Vec::new();
             row.health = Health::Unknown;
+            row.resize = None;
         })
     }
 
