@@ -74,11 +74,20 @@ impl std::fmt::Display for ResizeRefused {
         match self {
             Self::NoRoom { missing } => write!(f, "its node has no room: {missing}"),
             Self::MemoryInUse { used_bytes, asked_bytes } => {
-                let (used, asked) = (bytes_display(*used_bytes), bytes_display(*asked_bytes));
+                let (used, asked) = (used_text(*used_bytes), bytes_display(*asked_bytes));
                 write!(f, "it uses {used} of memory, which is more than the {asked} that it is to have")
             }
             Self::Failed { message } => write!(f, "its node could not apply it: {message}"),
         }
+    }
+}
+
+/// A measured amount, which is no round number: up to the next tenth of a MiB, so that it is never shown as less.
+fn used_text(bytes: u64) -> String {
+    let tenths = u128::from(bytes).saturating_mul(10).div_ceil(1 << 20);
+    match tenths % 10 {
+        0 => format!("{}MiB", tenths / 10),
+        tenth => format!("{}.{tenth}MiB", tenths / 10),
     }
 }
 

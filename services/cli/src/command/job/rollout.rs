@@ -157,11 +157,32 @@ impl KnownJob {
         if unplaced > 0 && concerned > 0 {
             text.push_str(&format!("; {} (borough why {name})", surge_waits_text(unplaced)));
         }
+        text.push_str(&self.refused_text(of, &name));
         if rollout.reverts > 0 && !rollout.failure.is_empty() {
             let Rollout { reverts, failure, .. } = rollout;
             text.push_str(&format!("; it takes back version {reverts}, because {failure}"));
         }
         text
+    }
+
+    /// Which tasks were not resized to what a version asks for, and why the first was not. Empty: none.
+    fn refused_text(&self, version: u32, name: &str) -> String {
+        let is_refused = |task: &&Task| {
+            task.resize
+                .as_ref()
+                .is_some_and(|resize| !resize.refused.is_empty() && resize.spec_version >= version)
+        };
+        let refused: Vec<&Task> = self.wanted().filter(is_refused).collect();
+        let Some((first, resize)) =
+            refused.first().and_then(|task| Some((task.index, task.resize.as_ref()?)))
+        else {
+            return String::new();
+        };
+        let more = match refused.len().saturating_sub(1) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        format!("; task {first}{more} not resized: {} (borough why {name})", resize.refused)
     }
 
     /// What is waited for when a version concerns no task: what surges ends, and other tasks may not be healthy.
@@ -274,12 +295,30 @@ fn task_state(state: TaskState) -> borough_model::TaskState {
 mod tests {
     use borough_model::Name;
     use borough_model::job::JobKind;
-    use borough_proto::v1::{EndReason, Exit};
+    use borough_proto::v1::{EndReason, Exit, TaskResize};
 
     use super::super::progress::tests::{service, task};
     use super::*;
 
     /// What the version is taken back for is not how far the way back is, and what surges may have no node.
+    #[test]
+    fn a_task_that_is_not_resized_is_named_with_the_figures() {
+        let mut known = service(2);
+        known.goal_set(Goal::RolledOut { version: 2 });
+        known.job.rollout =
+            Some(Rollout { state: RolloutState::Rolling.into(), version: 2, ..Rollout::default() });
+        for index in [0, 1] {
+            let refused = "it uses 2MiB".to_owned();
+            let resize = Some(TaskResize { spec_version: 2, refused, ..TaskResize::default() });
+            known.task_changed(Task { resize, ..task(index, TaskState::Running, Health::Healthy) });
+        }
+        let text = known.rollout_text(2);
+        assert!(
+            text.ends_with("; task 0, and 1 more not resized: it uses 2MiB (borough why alice/web)"),
+            "{text}"
+        );
+    }
+
     #[test]
     fn the_progress_of_a_way_back_and_its_reason_are_two_things() {
         let mut known = service(2);
