@@ -50,7 +50,7 @@ impl DeliverySource for World {
     fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem> {
         let message = attempt_to_message(attempt);
         Some(match command {
-            Command::Run => {
+            Command::Run | Command::Resize(_) => {
                 let assignment = v1::Assignment {
                     attempt: Some(message),
                     spec_version: 1,

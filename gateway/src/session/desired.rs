@@ -114,7 +114,8 @@ pub fn attempts_missing<'a>(
 
 #[cfg(test)]
 mod tests {
-    use borough_model::JobId;
+    use borough_model::task::{Resize, ResizeRefused};
+    use borough_model::{JobId, Resources};
 
     use super::*;
 
@@ -150,6 +151,20 @@ mod tests {
             assert_eq!(full(&row(state, NODE, 3), &[(3, Phase::Running)]), [(3, Command::Run)]);
         }
         assert_eq!(full(&row(TaskState::Held, NODE, 3), &[]), []);
+    }
+
+    #[test]
+    fn an_order_to_resize_is_given_until_it_is_settled_and_to_an_agent_that_has_the_attempt() {
+        let amounts = |cpu_millis| Resources { cpu_millis, ..Resources::default() };
+        let mut ordered = row(TaskState::Running, NODE, 3);
+        let (granted, in_force) = (amounts(2), amounts(1));
+        let resize = Resize { order: 7, version: 2, granted, in_force, at_ms: 1, refused: None };
+        ordered.resize = Some(Box::new(resize.clone()));
+        assert_eq!(full(&ordered, &[(3, Phase::Running)]), [(3, Command::Resize(7))]);
+        assert_eq!(full(&ordered, &[]), [(3, Command::Run)], "it begins with what its spec asks for");
+        let refused = Some(ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 });
+        ordered.resize = Some(Box::new(Resize { refused, ..resize }));
+        assert_eq!(full(&ordered, &[(3, Phase::Running)]), [(3, Command::Run)], "it is settled");
     }
 
     #[test]

@@ -205,7 +205,8 @@ fn a_task_as_json() {
                 "processes": 0
               },
               "charge": null,
-              "surges": false
+              "surges": false,
+              "resize": null
             }"#]],
     );
 }
@@ -252,6 +253,11 @@ fn a_plan() {
         old_json: old.to_owned(),
         new_json: new.to_owned(),
     };
+    let need = |need: v1::planned_need::Need, indexes: &[u32], why: &str| v1::PlannedNeed {
+        need: need.into(),
+        indexes: indexes.to_vec(),
+        why: why.to_owned(),
+    };
     let plan = v1::PlanJobResponse {
         changed: true,
         diff: vec![
@@ -274,6 +280,7 @@ fn a_plan() {
             held: true,
             victims: vec![victim("low", 3)],
             again: true,
+            from: "alpha-2".to_owned(),
         }],
         unplaced: vec![explanation()],
         refusal: "only count and priority can change".to_owned(),
@@ -286,6 +293,11 @@ fn a_plan() {
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
         job_id: "j000000000000002a".to_owned(),
+        needs: vec![
+            need(v1::planned_need::Need::Nothing, &[6], ""),
+            need(v1::planned_need::Need::Resize, &[3, 4], "task.resources.cpu"),
+            need(v1::planned_need::Need::Replace, &[0, 1, 2], "task.grace"),
+        ],
     };
     let view = PlanView::new(&spec, "alpha", plan);
     check(
@@ -298,7 +310,10 @@ fn a_plan() {
             + labels["a.b"]: "x y"
             1 canary first; once it is healthy and promoted:
             replace the attempts of tasks 0-2, at most 2 away at a time, while 1 more surges
-            place task 3 again on alpha-1 with ports http:21001, once tasks there have left
+            leave task 6 alone
+            resize tasks 3-4 in place, which keep their processes: task.resources.cpu
+            replace tasks 0-2: task.grace
+            place task 3 again on alpha-1, moved from alpha-2 with ports http:21001, once tasks there have left
               evicts task bob/low/3 (priority 50)
             stop tasks 7-8
             4 tasks (0-2, 5): no node fits
