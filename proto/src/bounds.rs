@@ -161,6 +161,15 @@ mod tests {
 
     #[test]
     fn the_largest_assignment_and_stop_fit() {
+        // An order to resize has no devices.
+        let amounts = v1::Resources {
+            cpu_millis: u64::MAX,
+            memory_bytes: u64::MAX,
+            disk_bytes: u64::MAX,
+            disk_bytes_per_s: u64::MAX,
+            network_bytes_per_s: u64::MAX,
+            ..v1::Resources::default()
+        };
         let assignment = v1::Assignment {
             attempt: attempt(),
             cell: text(NAME),
@@ -175,6 +184,7 @@ mod tests {
             memory_domains: (0..64).collect(),
             exclusive_cores: true,
             healthy_after_ms: u64::MAX,
+            resize: Some(v1::ResizeOrder { order: u64::MAX, resources: Some(amounts), signal: i32::MAX }),
         };
         within(&assignment, ASSIGNMENT_BYTES_MAX);
         const { assert!(ASSIGNMENT_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX && SPEC_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX) };

@@ -1,11 +1,13 @@
 //! Converts between the messages of a session and the gateway's own types.
 
+use std::collections::BTreeMap;
+
 use borough_model::node::{
     AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement,
     node_packages_kept,
 };
 use borough_model::task::ResizeRefused;
-use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
+use borough_model::{Incarnation, JobSpec, NodeId, Resources, TaskId, TaskRow};
 use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
@@ -208,7 +210,9 @@ impl DeliverySource for MirrorRows<'_> {
 fn resize_order(row: &TaskRow, order: u64, spec: Option<&JobSpec>) -> Option<v1::ResizeOrder> {
     let resize = row.resize_ordered().filter(|resize| resize.order == order)?;
     let signal = spec.and_then(|spec| spec.update?.resize_signal).map_or(0, |signal| signal.number());
-    let resources = Some(resources_to_message(&resize.granted.without_cards()));
+    // Devices stay as they are.
+    let amounts = Resources { device_millis: BTreeMap::new(), ..resize.granted.clone() };
+    let resources = Some(resources_to_message(&amounts));
     Some(v1::ResizeOrder { order, resources, signal })
 }
 

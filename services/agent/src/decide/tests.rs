@@ -11,7 +11,9 @@ use borough_shim::record::{AttemptRecord, ExitRecord};
 use borough_shim::spec::StopOrder;
 use proptest::prelude::*;
 
+use super::resize::{ResizedAmounts, assignment_resized};
 use super::{AgentState, AttemptState, Desired, Effect, Sent, ShimState, parked, reconcile, report_next};
+use super::{ResizeRecord, ResizeRefusal};
 use crate::attempt::AttemptId;
 
 const KEPT_MS: i64 = 1000;
@@ -309,7 +311,7 @@ proptest! {
         let mut touched = Vec::new();
         for effect in effects(&known, &wanted) {
             let of = match &effect {
-                Effect::Start(of, _) | Effect::Decline(of) | Effect::Stop(of, _) | Effect::Clean(of)
+                Effect::Start(of, _) | Effect::Decline(of) | Effect::Stop(of, _) | Effect::Resize(of, _) | Effect::Clean(of)
                 | Effect::Forget(of) | Effect::Probe(of) | Effect::ProbeEnd(of) => of.clone(),
             };
             let attempt = known.attempts.get(&of);
@@ -321,6 +323,40 @@ proptest! {
             touched.push(of);
         }
     }
+}
+
+/// What is refused is not applied again by an agent that starts again, and a later order is.
+#[test]
+fn an_order_to_resize_is_carried_out_once_and_only_while_the_attempt_runs() {
+    let amounts = v1::Resources { cpu_millis: 300, memory_bytes: 64, ..v1::Resources::default() };
+    let order = |order| v1::ResizeOrder { order, resources: Some(amounts.clone()), signal: 0 };
+    let ordered = |number| v1::Assignment { resize: Some(order(number)), ..assignment(0) };
+    let wanted =
+        |number| desired(v1::Desired { assignments: vec![ordered(number)], ..v1::Desired::default() });
+    let due = |attempt: &AttemptState, number| effects(&state([(0, attempt.clone())]), &wanted(number));
+    assert_eq!(due(&running(), 7), [Effect::Resize(id(0), order(7))]);
+    assert_eq!(due(&AttemptState { busy: true, ..running() }, 7), []);
+    let stopping = AttemptState { stop: Some(StopOrder::default()), probed: false, ..running() };
+    assert_eq!(due(&stopping, 7), []);
+    let refusal = Some(ResizeRefusal::MemoryInUse { used_bytes: 65, asked_bytes: 64 });
+    let record = ResizeRecord::default().after(7, ResizedAmounts::of(&amounts), refusal);
+    let refused = AttemptState { resize: record.clone(), ..running() };
+    assert_eq!(due(&refused, 7), []);
+    assert_eq!(due(&refused, 9), [Effect::Resize(id(0), order(9))]);
+    let settled = super::state::status(&id(0), &refused, "n").resize.unwrap();
+    assert_eq!((settled.order, settled.memory_used_bytes, settled.memory_asked_bytes), (7, 65, 64));
+    // What is refused leaves in force what was.
+    let of = Arc::new(v1::Assignment { spec: Some(v1::TaskSpec::default()), ..assignment(0) });
+    let in_force = |record: &ResizeRecord| {
+        let assignment = assignment_resized(&of, record);
+        assignment.spec.clone().unwrap().resources.map(|resources| resources.cpu_millis)
+    };
+    assert_eq!(in_force(&record), None);
+    let applied = record.after(9, ResizedAmounts::of(&amounts), None);
+    assert_eq!(in_force(&applied), Some(300));
+    let other = ResizedAmounts { cpu_millis: 900, ..ResizedAmounts::default() };
+    let failed = applied.after(11, other, Some(ResizeRefusal::Failed("no".to_owned())));
+    assert_eq!(in_force(&failed), Some(300));
 }
 
 #[test]

@@ -35,6 +35,13 @@ impl From<io::Error> for ResizeError {
     }
 }
 
+/// Which of the two limits of version 1 is set first.
+#[derive(Clone, Copy)]
+enum LimitOrder {
+    SwapFirst,
+    SwapLast,
+}
+
 /// No limit of version 2.
 const NO_LIMIT: &str = "max";
 /// No limit of version 1.
@@ -64,14 +71,22 @@ impl Leaf {
     }
 
     fn memory_resize(&self, before: u64, after: u64) -> Result<(), ResizeError> {
-        let grows = after == 0 || (before != 0 && after >= before);
+        // By the present limit: an agent that died may have set it and recorded nothing.
+        let grows = after == 0 || self.memory_limit_present().is_some_and(|present| after >= present);
         if !grows && let Some(used_bytes) = self.memory_needed().filter(|used| *used > after) {
             return Err(ResizeError::MemoryInUse { used_bytes, asked_bytes: after });
         }
         if self.file("memory.max", None).is_some() {
             return if grows { Ok(self.limit("memory.max", after)?) } else { self.memory_shrink(after) };
         }
-        self.memory_resize_v1(before, after)
+        let order = if grows { LimitOrder::SwapFirst } else { LimitOrder::SwapLast };
+        self.memory_resize_v1(before, after, order)
+    }
+
+    /// The limit that the kernel has now; `None`: it has none.
+    fn memory_limit_present(&self) -> Option<u64> {
+        let unified = self.file("memory.max", None);
+        number_read(&unified.or_else(|| self.file("memory.limit_in_bytes", Some("memory")))?)
     }
 
     /// Lowers the limit of version 2. The kernel reclaims down to a soft limit first, which kills nothing.
@@ -93,16 +108,13 @@ impl Leaf {
     }
 
     /// Version 1 has one limit without swap and one with it, which is never the smaller one.
-    fn memory_resize_v1(&self, before: u64, after: u64) -> Result<(), ResizeError> {
+    fn memory_resize_v1(&self, before: u64, after: u64, order: LimitOrder) -> Result<(), ResizeError> {
         let Some(plain) = self.file("memory.limit_in_bytes", Some("memory")) else { return Ok(()) };
         let swap = self.file("memory.memsw.limit_in_bytes", Some("memory"));
-        let present = number_read(&plain).unwrap_or(u64::MAX);
         let text = |bytes: u64| if bytes == 0 { NO_LIMIT_V1.to_owned() } else { bytes.to_string() };
-        let grows = after == 0 || after >= present;
-        let (first, second) = if grows {
-            (swap.as_deref(), Some(plain.as_path()))
-        } else {
-            (Some(plain.as_path()), swap.as_deref())
+        let (first, second) = match order {
+            LimitOrder::SwapFirst => (swap.as_deref(), Some(plain.as_path())),
+            LimitOrder::SwapLast => (Some(plain.as_path()), swap.as_deref()),
         };
         for path in [first, second].into_iter().flatten() {
             let Err(error) = text_write(path, &text(after)) else { continue };
@@ -225,6 +237,16 @@ mod tests {
         let refused = unified.resize(BEFORE, after).unwrap_err();
         assert!(matches!(refused, ResizeError::MemoryInUse { used_bytes: 900, .. }), "{refused:?}");
         assert_eq!((text(&path, "memory.max"), text(&path, "memory.high")), ("1000".into(), "max".into()));
+    }
+
+    /// An agent may have set a limit and died before it has recorded that.
+    #[test]
+    fn the_present_limit_decides_what_shrinks_and_not_the_recorded_one() {
+        let (_root, unified, path) = v2("900", "anon 900\n");
+        let recorded = ResizeLimits { memory_bytes: 100, ..BEFORE };
+        let refused = unified.resize(recorded, ResizeLimits { memory_bytes: 500, ..BEFORE }).unwrap_err();
+        assert!(matches!(refused, ResizeError::MemoryInUse { used_bytes: 900, .. }), "{refused:?}");
+        assert_eq!(text(&path, "memory.max"), "1000");
     }
 
     #[test]
