@@ -245,19 +245,27 @@ fn a_job_with_everything() {
     );
 }
 
-#[test]
-fn a_plan() {
-    let spec = v1::JobSpec { user: "alice".to_owned(), name: "web".to_owned(), ..Default::default() };
-    let change = |path: &str, old: &str, new: &str| v1::FieldChange {
-        path: path.to_owned(),
-        old_json: old.to_owned(),
-        new_json: new.to_owned(),
-    };
-    let need = |need: v1::planned_need::Need, indexes: &[u32], why: &str| v1::PlannedNeed {
+fn change(path: &str, old: &str, new: &str) -> v1::FieldChange {
+    v1::FieldChange { path: path.to_owned(), old_json: old.to_owned(), new_json: new.to_owned() }
+}
+
+fn needs() -> Vec<v1::PlannedNeed> {
+    use v1::planned_need::Need;
+    let need = |need: Need, indexes: &[u32], why: &str| v1::PlannedNeed {
         need: need.into(),
         indexes: indexes.to_vec(),
         why: why.to_owned(),
     };
+    vec![
+        need(Need::Nothing, &[6], ""),
+        need(Need::Resize, &[3, 4], "task.resources.cpu"),
+        need(Need::Replace, &[0, 1, 2], "task.grace"),
+    ]
+}
+
+#[test]
+fn a_plan() {
+    let spec = v1::JobSpec { user: "alice".to_owned(), name: "web".to_owned(), ..Default::default() };
     let plan = v1::PlanJobResponse {
         changed: true,
         diff: vec![
@@ -293,11 +301,7 @@ fn a_plan() {
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
         job_id: "j000000000000002a".to_owned(),
-        needs: vec![
-            need(v1::planned_need::Need::Nothing, &[6], ""),
-            need(v1::planned_need::Need::Resize, &[3, 4], "task.resources.cpu"),
-            need(v1::planned_need::Need::Replace, &[0, 1, 2], "task.grace"),
-        ],
+        needs: needs(),
     };
     let view = PlanView::new(&spec, "alpha", plan);
     check(
