@@ -2,6 +2,7 @@
 
 mod admit;
 mod list;
+mod need;
 mod plan;
 mod purge;
 mod service;

@@ -7,14 +7,11 @@ use std::time::Duration;
 use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
-    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, ResizeMode, RestartMode,
-    Rollout, change_class, fields_fixed, runs_alike, spec_diff, spec_with_scheduler,
+    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
+    change_class, fields_fixed, runs_alike, spec_diff, spec_with_scheduler,
 };
-use borough_model::node::{node_free, node_resizes};
-use borough_model::resize::with_cards_of;
-use borough_model::resource::{Resources, resources_add, resources_less, shortfall};
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
-use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskId, TaskRow, TaskState};
+use borough_model::{JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
 use borough_scheduler_core::{DryRun, EvictionReport, Explanation, ReplacedAttempts, VictimReport, dry_run};
@@ -22,6 +19,7 @@ use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
+use super::need::{PlannedResizes, nodes_before, planned_needs};
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
 use crate::status::refusal_of_fixed;
 
@@ -97,7 +95,7 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
             let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row))?;
             Some(state.spec_of(live)?.in_force(live))
         })?;
-        let owner = (spec.user.clone(), spec.name.clone());
+        let job = cell.state(|state| Some(state.job_by_name(&spec.user, &spec.name)?.id))?;
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
         let PlannedRollout { mut attempts, rules, .. } = rollout;
         let (spec_is_daemon, mut serves) = (spec.kind == JobKind::Daemon, false);
@@ -113,7 +111,9 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
         let dry =
             cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
         dry_add(&mut response, dry.await?);
-        cell.state(|state| nodes_before(&mut response, state, owner))?;
+        if let Some(job) = job {
+            cell.state(|state| nodes_before(&mut response, state, job))?;
+        }
         if spec_is_daemon && response.placements.is_empty() && response.unplaced.is_empty() && !serves {
             response.warnings.push(NONE_MATCHES.to_owned());
         }
@@ -121,16 +121,6 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
         response.warnings.extend(warning);
     }
     Ok(response)
-}
-
-/// The nodes of the attempts that a rollout ends first.
-fn nodes_before(response: &mut v1::PlanJobResponse, state: &MirrorState, (user, name): (Name, Name)) {
-    let Some(job) = state.job_by_name(&user, &name).map(|row| row.id) else { return };
-    for placement in response.placements.iter_mut().filter(|placement| placement.again) {
-        let task = state.tasks().get(&TaskId { job, index: placement.index });
-        let node = task.and_then(|task| task.node).and_then(|node| state.nodes().get(&node));
-        placement.from = node.map(|node| node.name.to_string()).unwrap_or_default();
-    }
 }
 
 /// What a plan of a daemon job says if it has nothing to do.
@@ -184,9 +174,7 @@ struct PlannedRollout {
     surge: u32,
     canaries: u32,
     /// Attempts that it would resize in place.
-    resized: Vec<u32>,
-    /// Why others that differ in amounts only are replaced.
-    refused: BTreeMap<u32, String>,
+    resizes: PlannedResizes,
     /// Healthy tasks that it would leave alone: it may end no more.
     skipped: usize,
     /// `None`: there would be none.
@@ -268,7 +256,8 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                     return (response, rollout);
                 }
                 rollout = rollout_planned(state, row, spec);
-                response.needs = planned_needs(state, row, spec, &rollout);
+                let replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
+                response.needs = planned_needs(state, row, spec, &rollout.resizes, &replaced);
                 response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
                 response.replaced.sort_unstable();
                 response.unavailable_max = rollout.unavailable_max;
@@ -333,108 +322,10 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
         unavailable_max: most,
         surge: rules.surge,
         canaries,
-        resized: resizes.resized,
-        refused: resizes.refused,
+        resizes,
         skipped,
         rules: Some(rules),
     }
-}
-
-/// The attempts that a rollout would resize in place.
-#[derive(Debug, Default)]
-struct PlannedResizes {
-    resized: Vec<u32>,
-    /// Why the others are replaced.
-    refused: BTreeMap<u32, String>,
-    /// What the attempts before take of their nodes beyond what they have.
-    taken: BTreeMap<NodeId, Resources>,
-}
-
-impl PlannedResizes {
-    /// Takes an attempt that differs in amounts only. Returns true if it would be resized in place.
-    fn visit(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> bool {
-        match self.refusal(state, task, spec) {
-            None => self.resized.push(task.id.index),
-            Some(why) => drop(self.refused.insert(task.id.index, why)),
-        }
-        !self.refused.contains_key(&task.id.index)
-    }
-
-    fn refusal(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> Option<String> {
-        if task.state != TaskState::Running {
-            return Some("it does not run yet".to_owned());
-        }
-        let Some(node) = task.node.and_then(|node| state.nodes().get(&node)) else {
-            return Some("its node is gone".to_owned());
-        };
-        if !node_resizes(node) {
-            return Some(format!("the agent of its node {} is of a version that does not resize", node.name));
-        }
-        let charge = &task.charge.resources;
-        let granted = with_cards_of(spec.resources_for(task.id.index), charge);
-        let more = resources_less(&granted, charge);
-        let taken = self.taken.entry(node.id).or_default();
-        let alloc = state.allocs().get(&node.id).cloned().unwrap_or_default();
-        let missing = shortfall(&more, &resources_less(&node_free(&node.capacity, &alloc), taken));
-        if missing.is_empty() {
-            *taken = resources_add(taken, &more).unwrap_or_else(|_| taken.clone());
-            return None;
-        }
-        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        Some(format!("its node {} has no room to resize it in place: {}", node.name, missing.join("; ")))
-    }
-}
-
-/// What each task of a running job needs.
-fn planned_needs(
-    state: &MirrorState,
-    row: &JobRow,
-    spec: &JobSpec,
-    rollout: &PlannedRollout,
-) -> Vec<v1::PlannedNeed> {
-    use v1::planned_need::Need;
-    let Some(before) = state.spec_of(row).map(|before| before.in_force(row)) else { return Vec::new() };
-    let changes = file_diff(&before, spec);
-    let replaced: BTreeSet<u32> = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
-    let mut groups: BTreeMap<(i32, String), Vec<u32>> = BTreeMap::new();
-    for task in state.job_tasks(row.id).filter(|task| task.id.index < row.owner_count()) {
-        let index = task.id.index;
-        let fields = || fields_for(&changes, index);
-        let (need, why) = if rollout.resized.contains(&index) {
-            (Need::Resize, fields())
-        } else if replaced.contains(&index) {
-            let refused = rollout.refused.get(&index).map(|refused| format!("; {refused}"));
-            (
-                Need::Replace,
-                format!("{}{}", fields(), refused.or_else(|| restarts_by(spec)).unwrap_or_default()),
-            )
-        } else {
-            (Need::Nothing, String::new())
-        };
-        groups.entry((need.into(), why)).or_default().push(index);
-    }
-    groups.into_iter().map(|((need, why), indexes)| v1::PlannedNeed { need, indexes, why }).collect()
-}
-
-/// The fields of a file that differ for a task.
-fn fields_for(changes: &[FieldChange], index: u32) -> String {
-    let own = format!("overrides.{index}");
-    let concerns = |path: &str| {
-        let is_of_another =
-            path.starts_with("overrides.") && path != own && !path.starts_with(&format!("{own}."));
-        let is_of_job = ["labels", "description", "update", "progress_deadline", "count", "priority"];
-        !is_of_another
-            && !is_of_job.iter().any(|field| path == *field || path.starts_with(&format!("{field}.")))
-    };
-    let paths: Vec<&str> =
-        changes.iter().map(|change| change.path.as_str()).filter(|path| concerns(path)).collect();
-    paths.join(", ")
-}
-
-/// What of the job itself prevents a resize in place, if it is that alone.
-fn restarts_by(spec: &JobSpec) -> Option<String> {
-    let is_restart = spec.update.unwrap_or_default().resize == ResizeMode::Restart;
-    is_restart.then(|| "; `update.resize` is `restart`".to_owned())
 }
 
 fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {

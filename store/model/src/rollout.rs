@@ -21,7 +21,7 @@ use crate::job::{
     defaults,
 };
 use crate::resize::SpecResize;
-use crate::task::{ResizeNext, TaskRow, TaskState, resize_next};
+use crate::task::{ResizeNext, ResizeWish, TaskRow, TaskState, resize_next};
 
 /// Attempts that one step ends at most.
 pub const REPLACED_MAX: usize = 256;
@@ -126,10 +126,12 @@ impl SpecDifference {
     /// Whether the new version would run the task `index` as an attempt of the old one does.
     pub fn fit(&self, index: u32) -> AttemptFit {
         let concerns = self.everywhere || self.indexes.contains(&index);
-        match concerns {
-            false => AttemptFit::Fits,
-            true if self.resize.reaches(index) => AttemptFit::Resizes,
-            true => AttemptFit::Stale,
+        if !concerns {
+            AttemptFit::Fits
+        } else if self.resize.reaches(index) {
+            AttemptFit::Resizes
+        } else {
+            AttemptFit::Stale
         }
     }
 }
@@ -195,6 +197,13 @@ pub enum AttemptFit {
     Stale,
     /// Otherwise, but only in amounts that a node changes while the attempt runs.
     Resizes,
+}
+
+impl AttemptFit {
+    /// Whether the attempt is to be resized in place.
+    pub fn resize_wish(self) -> ResizeWish {
+        if self == Self::Resizes { ResizeWish::Wanted } else { ResizeWish::None }
+    }
 }
 
 /// What of a task decides how far a rollout is with it.
@@ -307,7 +316,7 @@ impl RolloutView {
             // It keeps its version.
             return;
         }
-        let resize = resize_next(task, fit == AttemptFit::Resizes, rules.version, now_ms);
+        let resize = resize_next(task, fit.resize_wish(), rules.version, now_ms);
         // Nobody knows what is in force in an attempt whose resize has come to nothing.
         let stale = fit != AttemptFit::Fits || resize == Some(ResizeNext::Replace);
         let attempt = (task.id, task.incarnation);

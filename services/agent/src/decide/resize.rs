@@ -1,7 +1,7 @@
 //! The resize of a running attempt on its node: pure.
 //!
-//! The agent carries out an order, records its result, and only then reports it. An agent that dies before that finds no
-//! record, gets the order again, and sets the same limits again.
+//! The agent carries out an order, records its result, and only then reports it. An agent that dies before that
+//! finds no record, gets the order again, and sets the same limits again.
 
 use std::sync::Arc;
 

@@ -178,7 +178,8 @@ pub(super) async fn view_of(
     Ok(Some(view))
 }
 
-/// Why tasks of a job have no node, or were not resized, if its rollout is not done. Those that fail and those that run say so elsewhere.
+/// Why tasks of a job have no node, or were not resized, if its rollout is not done. Those that fail and those that run
+/// say so elsewhere.
 async fn unplaced(client: &Client, job: &JobRef, row: &Job) -> Result<Vec<ExplanationView>, Failure> {
     let is_done = row.rollout.as_ref().is_none_or(|rollout| rollout.state() == RolloutState::Done);
     let pending = row.tasks.as_ref().map_or(0, |tasks| tasks.pending);

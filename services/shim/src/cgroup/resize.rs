@@ -101,10 +101,7 @@ impl Leaf {
         if let Some(soft) = &soft {
             text_write(soft, NO_LIMIT)?;
         }
-        match lowered? {
-            true => Ok(()),
-            false => Err(ResizeError::MemoryInUse { used_bytes, asked_bytes: after }),
-        }
+        if lowered? { Ok(()) } else { Err(ResizeError::MemoryInUse { used_bytes, asked_bytes: after }) }
     }
 
     /// Version 1 has one limit without swap and one with it, which is never the smaller one.

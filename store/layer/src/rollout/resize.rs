@@ -5,7 +5,7 @@ use borough_model::job::{JobEvent, JobRow, JobSpec};
 use borough_model::node::node_resizes;
 use borough_model::resize::with_cards_of;
 use borough_model::resource::resources_most;
-use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
+use borough_model::rollout::{AttemptFits, RolloutRules};
 use borough_model::task::{Attempt, ResizeNext, ResizeOrder, ResizeRefused, TaskEvent, resize_next};
 use borough_model::{Incarnation, JobId, TaskId};
 
@@ -75,7 +75,7 @@ impl ResizeStep<'_> {
             return None;
         }
         let fit = self.fits.fit(row, |version| book.spec(task.job, version).cloned());
-        let next = resize_next(row, fit == AttemptFit::Resizes, self.rules.version, self.now_ms);
+        let next = resize_next(row, fit.resize_wish(), self.rules.version, self.now_ms);
         let node = row.node.filter(|_| next == Some(ResizeNext::Order))?;
         if !book.node(node).is_some_and(node_resizes) {
             return None;

@@ -163,15 +163,6 @@ impl World {
         self.report_apply(TaskReport { incarnation, exit, ..running(index, phase) }).await;
     }
 
-    async fn report_apply(&self, report: TaskReport) {
-        let reports = [report];
-        let applying = self.cell.change_as(change(3, "task_report"), SOURCE, async |writer, changes| {
-            task_report_apply(writer, changes, &reports).await
-        });
-        applying.await.unwrap().unwrap();
-        self.check("report").await;
-    }
-
     async fn run(&self, index: u32) {
         self.place(index).await;
         self.report(index, ReportPhase::Running).await;

@@ -9,6 +9,7 @@ mod gang;
 mod machine;
 mod placement;
 mod preemption;
+mod resize;
 mod rollout;
 mod row;
 mod select;
@@ -31,9 +32,10 @@ pub use machine::{
 };
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
+pub use resize::{ResizeMode, ResizeSignal};
 pub use rollout::{
-    CanaryHealth, OnFailure, ResizeMode, ResizeSignal, Rollout, RolloutFailure, RolloutRefused, RolloutState,
-    UpdateSpec, stable_versions,
+    CanaryHealth, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec,
+    stable_versions,
 };
 pub use row::{JobChanges, JobMoves, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};

@@ -15,7 +15,9 @@ pub use machine::{
 pub use on_node::{
     LEAVE_MARGIN_MS, holds_ready, leave_asked_ms, leave_due_after_ms, leave_due_ms, node_alloc_sum,
 };
-pub use resize::{RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, resize_next};
+pub use resize::{
+    RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, resize_next,
+};
 pub use row::{
     Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,

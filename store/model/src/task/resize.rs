@@ -1,8 +1,8 @@
 //! The resize of a running attempt: what it is to have, what it has, and what its node has said.
 //!
 //! Four amounts are kept apart. The spec of the job has the desired one. The row has what is granted and what is in
-//! force. The agent knows what it is applying. The node is charged for the most of what is granted and what is in force,
-//! until its agent has confirmed one of them.
+//! force. The agent knows what it is applying. The node is charged for the most of what is granted and what is in
+//! force, until its agent has confirmed one of them.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{TaskRow, TaskState};
 use crate::resource::{Resources, bytes_display, resources_most};
 
-/// How long a resize may take, in milliseconds. An agent applies one at once. One that has not answered by then, such as
-/// one whose gateway does not know the order, gets no further time: a rollout replaces the attempt.
+/// How long a resize may take, in milliseconds. An agent applies one at once. One that has not answered by then, such
+/// as one whose gateway does not know the order, gets no further time: a rollout replaces the attempt.
 pub const RESIZE_DUE_MS: i64 = 60_000;
 
 /// After how many milliseconds a rollout orders a resize again that the use of memory has prevented: the use may have
@@ -113,6 +113,15 @@ impl TaskRow {
     }
 }
 
+/// Whether the version in force asks for a resize of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeWish {
+    /// It would run the task otherwise, and only in amounts that its node changes in place.
+    Wanted,
+    /// It would run it as it does, or otherwise in more than that.
+    None,
+}
+
 /// What a rollout does about an attempt that could be resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeNext {
@@ -124,9 +133,9 @@ pub enum ResizeNext {
     Replace,
 }
 
-/// What a rollout to `version` does about a running attempt; `None`: there is nothing to resize. `is_wanted` says whether
-/// the version in force would run it otherwise, and only in amounts that its node changes in place.
-pub fn resize_next(task: &TaskRow, is_wanted: bool, version: u32, now_ms: i64) -> Option<ResizeNext> {
+/// What a rollout to `version` does about a running attempt; `None`: there is nothing to resize.
+pub fn resize_next(task: &TaskRow, wish: ResizeWish, version: u32, now_ms: i64) -> Option<ResizeNext> {
+    let is_wanted = wish == ResizeWish::Wanted;
     if task.state != TaskState::Running {
         return None;
     }

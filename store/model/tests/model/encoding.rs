@@ -20,14 +20,15 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, PortAssignment, Resize,
-    ResizeRefused, StopReason, TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, PortAssignment, StopReason,
+    TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 use serde_json::Value;
 
+use crate::resize::{refusals, resize_full};
 use crate::rollout::{changes_full, moves_full, rollout_full};
-use crate::sample::{example_file, file_spec, hex, name, spec, unhex};
+use crate::sample::{END_REASONS, example_file, file_spec, hex, name, spec, unhex};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
 
@@ -88,14 +89,7 @@ fn task_full() -> TaskRow {
         cores: vec![2, 3],
         healthy_ms: 1_700_000_000_003,
         daemon_node: Some(Box::new(NodeId(7))),
-        resize: Some(Box::new(Resize {
-            order: 11,
-            version: 4,
-            granted: Resources { cpu_millis: 700, ..resources() },
-            in_force: resources(),
-            at_ms: 1_700_000_000_004,
-            refused: Some(ResizeRefused::MemoryInUse { used_bytes: 65 << 20, asked_bytes: 60 << 20 }),
-        })),
+        resize: Some(Box::new(resize_full(resources()))),
     }
 }
 
@@ -344,11 +338,6 @@ fn samples() -> Vec<Sample> {
     ];
     let tcp = Probe::Tcp { port: name("http") };
     let probes = vec![tcp, Probe::Command { command: vec!["x".to_owned()] }];
-    let refusals = vec![
-        ResizeRefused::NoRoom { missing: "cpu".to_owned() },
-        ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 },
-        ResizeRefused::Failed { message: "no".to_owned() },
-    ];
     let gang = gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000);
     let session =
         NodeSession { session: 8, gateway: "10.0.0.1:1".to_owned(), instance: 3, superseded: vec![1, 2] };
@@ -400,19 +389,9 @@ fn samples() -> Vec<Sample> {
         sample("enum.probe", &probes),
         sample("enum.resize_mode", &ResizeMode::NAMES.map(|(_, mode)| mode).to_vec()),
         sample("enum.resize_signal", &ResizeSignal::NAMES.map(|(_, signal)| signal).to_vec()),
-        sample("enum.resize_refused", &refusals),
+        sample("enum.resize_refused", &refusals()),
     ]
 }
-
-const END_REASONS: [EndReason; 7] = [
-    EndReason::Exited,
-    EndReason::Signaled,
-    EndReason::OutOfMemory,
-    EndReason::StartFailed,
-    EndReason::Stopped,
-    EndReason::NodeLost,
-    EndReason::NodeRebooted,
-];
 
 const OPERATORS: [ConstraintOperator; 6] = [
     ConstraintOperator::In,

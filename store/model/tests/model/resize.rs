@@ -5,8 +5,8 @@ use borough_model::node::Within;
 use borough_model::resource::{Dimension, Resources};
 use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView, SpecDifference};
 use borough_model::task::{
-    Health, RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, TaskEvent, TaskRow,
-    resize_next,
+    Health, RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, TaskEvent,
+    TaskRow, resize_next,
 };
 use borough_model::{JobRow, TaskState, resize::RESIZED, resource::fits_in};
 use proptest::prelude::*;
@@ -74,26 +74,33 @@ fn an_override_decides_for_its_task() {
 }
 
 fn next(row: &TaskRow, now_ms: i64) -> Option<ResizeNext> {
-    resize_next(row, true, 2, now_ms)
+    resize_next(row, ResizeWish::Wanted, 2, now_ms)
 }
 
 #[test]
 fn a_resize_waits_for_its_agent_and_for_memory_and_replaces_what_has_no_room() {
     let row = running(Health::Healthy);
-    assert_eq!((next(&row, NOW), resize_next(&row, false, 2, NOW)), (Some(ResizeNext::Order), None));
+    assert_eq!(
+        (next(&row, NOW), resize_next(&row, ResizeWish::None, 2, NOW)),
+        (Some(ResizeNext::Order), None)
+    );
     let ordered = row_from(row.clone(), &[resize_ordered(1, 900, None)]);
     let due_ms = NOW + RESIZE_DUE_MS;
     assert_eq!(next(&ordered, due_ms - 1), Some(ResizeNext::Wait { due_ms }));
     assert_eq!(next(&ordered, due_ms), Some(ResizeNext::Replace), "its agent does not know the order");
     assert_eq!(
-        resize_next(&ordered, false, 3, NOW),
+        resize_next(&ordered, ResizeWish::None, 3, NOW),
         Some(ResizeNext::Wait { due_ms }),
         "also if nobody wants it any more: its node may have applied it"
     );
     let no_room = ResizeRefused::NoRoom { missing: "cpu: 1 needed, 0 free".to_owned() };
     let refused = row_from(row.clone(), &[resize_ordered(1, 900, Some(no_room))]);
     assert_eq!(next(&refused, NOW), Some(ResizeNext::Replace));
-    assert_eq!(resize_next(&refused, true, 3, NOW), Some(ResizeNext::Order), "a later version is tried");
+    assert_eq!(
+        resize_next(&refused, ResizeWish::Wanted, 3, NOW),
+        Some(ResizeNext::Order),
+        "a later version is tried"
+    );
     assert_eq!(refused.charge, row.charge, "what was refused is not charged");
     let in_use = Some(ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 });
     let order = ordered.resize_ordered().unwrap().order;
@@ -115,10 +122,12 @@ fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], resized: &[u32], now_ms
     let rules = RolloutRules::of_job(spec, rollout, row);
     let mut view = RolloutView::default();
     for task in tasks {
-        let fit = match task.spec_version < row.spec_version {
-            true if resized.contains(&task.id.index) => AttemptFit::Resizes,
-            true => AttemptFit::Stale,
-            false => AttemptFit::Fits,
+        let fit = if task.spec_version == row.spec_version {
+            AttemptFit::Fits
+        } else if resized.contains(&task.id.index) {
+            AttemptFit::Resizes
+        } else {
+            AttemptFit::Stale
         };
         view.visit(task, fit, &rules, now_ms);
     }
@@ -193,4 +202,25 @@ proptest! {
             prop_assert_eq!(&row_from(row.clone(), &[late]), &row);
         }
     }
+}
+
+/// A resize with everything that a row stores of one.
+pub(crate) fn resize_full(resources: Resources) -> Resize {
+    Resize {
+        order: 11,
+        version: 4,
+        granted: Resources { cpu_millis: 700, ..resources.clone() },
+        in_force: resources,
+        at_ms: 1_700_000_000_004,
+        refused: Some(ResizeRefused::MemoryInUse { used_bytes: 65 << 20, asked_bytes: 60 << 20 }),
+    }
+}
+
+/// Each refusal.
+pub(crate) fn refusals() -> Vec<ResizeRefused> {
+    vec![
+        ResizeRefused::NoRoom { missing: "cpu".to_owned() },
+        ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 },
+        ResizeRefused::Failed { message: "no".to_owned() },
+    ]
 }

@@ -14,6 +14,17 @@ pub(crate) const NOW: i64 = 1_000_000;
 pub(crate) const NODE: NodeId = NodeId(7);
 pub(crate) const STARTED: i64 = NOW - 500;
 
+/// Each reason for the end of an attempt.
+pub(crate) const END_REASONS: [EndReason; 7] = [
+    EndReason::Exited,
+    EndReason::Signaled,
+    EndReason::OutOfMemory,
+    EndReason::StartFailed,
+    EndReason::Stopped,
+    EndReason::NodeLost,
+    EndReason::NodeRebooted,
+];
+
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }

@@ -24,6 +24,15 @@ impl World {
         .unwrap()
     }
 
+    pub(super) async fn report_apply(&self, report: TaskReport) {
+        let reports = [report];
+        let applying = self.cell.change_as(change(3, "task_report"), SOURCE, async |writer, changes| {
+            task_report_apply(writer, changes, &reports).await
+        });
+        applying.await.unwrap().unwrap();
+        self.check("report").await;
+    }
+
     async fn resize_now(&self, indexes: &[u32]) -> usize {
         self.resize(self.job().await.revision, indexes).await
     }

@@ -1,0 +1,166 @@
+//! What each task of a running job needs by a changed file: nothing, a resize in place, or another attempt.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::job::file::file_diff;
+use borough_model::job::{FieldChange, ResizeMode};
+use borough_model::node::{node_free, node_resizes};
+use borough_model::resize::with_cards_of;
+use borough_model::resource::{Resources, resources_add, resources_less, shortfall};
+use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskRow, TaskState};
+use borough_proto::v1;
+use borough_proto::v1::planned_need::Need;
+use borough_store::mirror::MirrorState;
+
+/// The attempts that a rollout would resize in place.
+#[derive(Debug, Default)]
+pub(super) struct PlannedResizes {
+    resized: Vec<u32>,
+    /// Why the others are replaced.
+    refused: BTreeMap<u32, String>,
+    /// What the attempts before take of their nodes beyond what they have.
+    taken: BTreeMap<NodeId, Resources>,
+}
+
+impl PlannedResizes {
+    /// Takes an attempt that differs in amounts only. Returns true if it would be resized in place.
+    pub(super) fn visit(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> bool {
+        match self.refusal(state, task, spec) {
+            None => self.resized.push(task.id.index),
+            Some(why) => drop(self.refused.insert(task.id.index, why)),
+        }
+        !self.refused.contains_key(&task.id.index)
+    }
+
+    fn refusal(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> Option<String> {
+        if task.state != TaskState::Running {
+            return Some("it does not run yet".to_owned());
+        }
+        let Some(node) = task.node.and_then(|node| state.nodes().get(&node)) else {
+            return Some("its node is gone".to_owned());
+        };
+        if !node_resizes(node) {
+            return Some(format!("the agent of its node {} is of a version that does not resize", node.name));
+        }
+        let charge = &task.charge.resources;
+        let granted = with_cards_of(spec.resources_for(task.id.index), charge);
+        let more = resources_less(&granted, charge);
+        let taken = self.taken.entry(node.id).or_default();
+        let alloc = state.allocs().get(&node.id).cloned().unwrap_or_default();
+        let missing = shortfall(&more, &resources_less(&node_free(&node.capacity, &alloc), taken));
+        if missing.is_empty() {
+            *taken = resources_add(taken, &more).unwrap_or_else(|_| taken.clone());
+            return None;
+        }
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        Some(format!("its node {} has no room to resize it in place: {}", node.name, missing.join("; ")))
+    }
+}
+
+/// What each task of a running job needs, if a rollout resizes some and replaces `replaced`.
+pub(super) fn planned_needs(
+    state: &MirrorState,
+    row: &JobRow,
+    spec: &JobSpec,
+    resizes: &PlannedResizes,
+    replaced: &BTreeSet<u32>,
+) -> Vec<v1::PlannedNeed> {
+    let Some(before) = state.spec_of(row).map(|before| before.in_force(row)) else { return Vec::new() };
+    let changes = file_diff(&before, spec);
+    let mut groups: BTreeMap<(i32, String), Vec<u32>> = BTreeMap::new();
+    for task in state.job_tasks(row.id).filter(|task| task.id.index < row.owner_count()) {
+        let index = task.id.index;
+        let fields = fields_for(&changes, index);
+        let (need, why) = if resizes.resized.contains(&index) {
+            (Need::Resize, fields.join(", "))
+        } else if replaced.contains(&index) {
+            let of_job = || restarts_by(spec).filter(|_| fields.iter().all(|path| is_amount(path)));
+            let why = resizes.refused.get(&index).cloned().or_else(|| of_job().map(str::to_owned));
+            let why = why.map(|why| format!("; {why}")).unwrap_or_default();
+            (Need::Replace, format!("{}{why}", fields.join(", ")))
+        } else {
+            (Need::Nothing, String::new())
+        };
+        groups.entry((need.into(), why)).or_default().push(index);
+    }
+    groups.into_iter().map(|((need, why), indexes)| v1::PlannedNeed { need, indexes, why }).collect()
+}
+
+/// Fields of a file that no attempt sees.
+const OF_JOB: [&str; 11] = [
+    "labels",
+    "description",
+    "update",
+    "progress_deadline",
+    "count",
+    "priority",
+    "after",
+    "queue",
+    "profile",
+    "preemption",
+    "lost_after",
+];
+
+/// The fields of a file that differ for a task.
+fn fields_for(changes: &[FieldChange], index: u32) -> Vec<&str> {
+    let own = format!("overrides.{index}");
+    let is_below = |path: &str, field: &str| {
+        path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let concerns = |path: &&str| {
+        let is_of_another = is_below(path, "overrides") && !is_below(path, &own);
+        !is_of_another && !OF_JOB.iter().any(|field| is_below(path, field))
+    };
+    changes.iter().map(|change| change.path.as_str()).filter(concerns).collect()
+}
+
+/// Whether a field is an amount that nodes change in place.
+fn is_amount(path: &str) -> bool {
+    let amounts = ["cpu", "memory", "disk_rate", "network_rate"];
+    path.rsplit_once("resources.").is_some_and(|(_, field)| amounts.contains(&field))
+}
+
+/// What of the job itself prevents every resize in place.
+fn restarts_by(spec: &JobSpec) -> Option<&'static str> {
+    if spec.update.unwrap_or_default().resize == ResizeMode::Restart {
+        Some("`update.resize` is `restart`")
+    } else if spec.is_gang() || !spec.roles().is_empty() {
+        Some("the members of a gang are replaced together")
+    } else if spec.task.exclusive_cores || spec.task.within.is_some() {
+        Some("its cores and its domain were chosen by its amounts")
+    } else {
+        None
+    }
+}
+
+/// The nodes of the attempts that a rollout ends first.
+pub(super) fn nodes_before(response: &mut v1::PlanJobResponse, state: &MirrorState, job: JobId) {
+    for placement in response.placements.iter_mut().filter(|placement| placement.again) {
+        let task = state.tasks().get(&TaskId { job, index: placement.index });
+        let node = task.and_then(|task| task.node).and_then(|node| state.nodes().get(&node));
+        placement.from = node.map(|node| node.name.to_string()).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_concerned_by_its_own_fields_and_by_those_of_all() {
+        let change = |path: &str| FieldChange { path: path.to_owned(), old: None, new: None };
+        let changes = [
+            "task.resources.memory",
+            "overrides.1.resources.cpu",
+            "overrides.12.command[0]",
+            "labels.team",
+            "update.resize",
+        ]
+        .map(change);
+        assert_eq!(fields_for(&changes, 0), ["task.resources.memory"]);
+        assert_eq!(fields_for(&changes, 1), ["task.resources.memory", "overrides.1.resources.cpu"]);
+        let is =
+            ["task.resources.memory", "overrides.1.resources.cpu", "task.resources.disk", "task.command[0]"];
+        assert_eq!(is.map(is_amount), [true, true, false, false]);
+    }
+}
