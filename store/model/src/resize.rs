@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::job::{JobKind, JobSpec, ResizeMode};
+use crate::job::file::FileMessage as _;
+use crate::job::{JobKind, JobSpec, ResizeMode, SpecChange};
 use crate::resource::{Dimension, Resources};
 
 /// The dimensions that a node changes while an attempt runs.
@@ -54,7 +55,20 @@ fn is_else_alike(old: &JobSpec, new: &JobSpec) -> bool {
     let mut same = old.clone();
     same.task.clone_from(&new.task);
     same.overrides.clone_from(&new.overrides);
-    !crate::rollout::concerns_all(&same, new)
+    !concerns_all(&same, new)
+}
+
+/// Whether the difference between two versions concerns every task, besides those with other overrides.
+pub(crate) fn concerns_all(old: &JobSpec, new: &JobSpec) -> bool {
+    let mut same = old.clone();
+    same.adopt(new, SpecChange::CountOrPriority);
+    same.adopt(new, SpecChange::Metadata);
+    same.overrides.clone_from(&new.overrides);
+    // These are of the job as it is in force, whatever the version of an attempt.
+    (same.after, same.queue) = (new.after.clone(), new.queue.clone());
+    (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
+    same.lost_after_ms = new.lost_after_ms;
+    same != *new
 }
 
 fn task_resizes(old: &JobSpec, new: &JobSpec, index: u32) -> bool {

@@ -15,12 +15,10 @@ use std::sync::Arc;
 
 use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_aside};
 use crate::id::{Incarnation, TaskId};
-use crate::job::file::FileMessage as _;
 use crate::job::{
-    CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange,
-    defaults,
+    CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, defaults,
 };
-use crate::resize::SpecResize;
+use crate::resize::{SpecResize, concerns_all};
 use crate::task::{ResizeNext, ResizeWish, TaskRow, TaskState, resize_next};
 
 /// Attempts that one step ends at most.
@@ -134,19 +132,6 @@ impl SpecDifference {
             AttemptFit::Stale
         }
     }
-}
-
-/// Whether the difference between two versions concerns every task, besides those with other overrides.
-pub(crate) fn concerns_all(old: &JobSpec, new: &JobSpec) -> bool {
-    let mut same = old.clone();
-    same.adopt(new, SpecChange::CountOrPriority);
-    same.adopt(new, SpecChange::Metadata);
-    same.overrides.clone_from(&new.overrides);
-    // These are of the job as it is in force, whatever the version of an attempt.
-    (same.after, same.queue) = (new.after.clone(), new.queue.clone());
-    (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
-    same.lost_after_ms = new.lost_after_ms;
-    same != *new
 }
 
 /// The attempts of a job's tasks against one version of its spec. It compares each earlier version once.
