@@ -170,6 +170,9 @@ fn a_rollout_resizes_what_it_can_without_budget_and_is_done_when_that_is_in_forc
         tasks[index] = task(u32::try_from(index).unwrap(), 2, TaskState::Running, Some(NOW - 60_000));
     }
     assert_eq!(both(&tasks, NOW), RolloutStep::Done { skipped: 0 });
+    // A version that is taken back while an order is on its way: nobody knows what is in force.
+    tasks[0].resize = row_from(running(0), &[resize_ordered(1, 900, None)]).resize;
+    assert_eq!(both(&tasks, NOW), wait);
     // One without room is replaced within the budget. One that uses its memory is not: it waits.
     tasks[0] = TaskRow { resize: no_room, ..running(0) };
     assert_eq!(replaced(both(&tasks, NOW)), [0]);
