@@ -10,7 +10,7 @@ pub fn run(data: &[u8]) {
     let certificate = CertificateDer::from(data);
     let serial = serial_of(&certificate);
     assert_ne!(serial.first(), Some(&0), "a serial number begins with its first digit");
-    if let Ok(name) = CertificateName::of(&certificate) {
+    if let Ok(name) = CertificateName::of(&certificate, None) {
         let path = name.path();
         let forms = ["operator", "gateway", "control", "user/", "cell/"];
         assert!(forms.iter().any(|form| path.starts_with(form)), "{path}");

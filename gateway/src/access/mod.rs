@@ -120,7 +120,7 @@ impl AccessService for AccessServer {
         let identity = match (&principal, message.subject.as_str()) {
             (Principal::User(identity), "") => Identity::clone(identity),
             (_, "") => {
-                return Ok(Response::new(answer(true, "an operator's token may do everything".to_owned())));
+                return Ok(Response::new(answer(true, "an operator may do everything".to_owned())));
             }
             (_, subject) => {
                 cell.allow(&principal, "AccessService/CheckAccess", ActionNeed::Right(Right::Read), "")?;

@@ -85,12 +85,16 @@ pub enum TokenRefused {
     Unknown,
     #[error("the token is for another audience; this gateway takes {0:?}")]
     Audience(String),
+    #[error("the token's claim {0:?} is missing or no time; accepted: seconds since 1970")]
+    Time(&'static str),
     #[error("the token expired {0} s ago; log in again")]
     Expired(i64),
     #[error("the token is valid in {0} s only: look at the clocks of its issuer and of this cell")]
     Early(i64),
     #[error("the token's claim {claim:?} is no user's name: {why}")]
     User { claim: String, why: String },
+    #[error("the token has {0} bytes; accepted: 8192 at most")]
+    Long(usize),
     #[error("the token has {0} groups; accepted: {GROUPS_MAX} at most")]
     Groups(usize),
 }
@@ -254,14 +258,15 @@ impl IssuerKey {
 /// Checks the signature and the claims of a token. What depends on the time is left.
 fn checked_token(trusted: &[TrustedIssuer], token: &[u8]) -> Result<CheckedToken, TokenRefused> {
     let header = jsonwebtoken::decode_header(token).map_err(|_| TokenRefused::Unknown)?;
-    if !ALGORITHMS.contains(&header.alg) {
+    // Extensions that must be understood (RFC 7515, 4.1.11), of which this reader knows none.
+    if !ALGORITHMS.contains(&header.alg) || header.crit.is_some() {
         return Err(TokenRefused::Unknown);
     }
     for issuer in trusted {
         for key in issuer.keys.iter().filter(|key| key.may_have_signed(&header)) {
             let mut rules = Validation::new(header.alg);
             rules.set_issuer(&[&issuer.settings.issuer]);
-            rules.set_required_spec_claims(&["exp", "iss"]);
+            rules.set_required_spec_claims(&["iss"]);
             // The time and the audience are judged below, by the cells' clock and with a reason.
             (rules.validate_exp, rules.validate_nbf, rules.validate_aud) = (false, false, false);
             if let Ok(data) = jsonwebtoken::decode::<Map<String, Value>>(token, &key.key, &rules) {
@@ -283,7 +288,10 @@ impl IssuerSettings {
         if !ours {
             return Err(TokenRefused::Audience(self.audience.clone()));
         }
-        let seconds = |claim: &str| {
+        if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
+            return Err(TokenRefused::Unknown);
+        }
+        let seconds = |claim: &'static str| {
             let value = claims.get(claim)?;
             // Numbers may have fractions; what is not of this world is no time.
             #[expect(
@@ -292,7 +300,9 @@ impl IssuerSettings {
             )]
             value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
         };
-        let expires_s = seconds("exp").ok_or(TokenRefused::Unknown)?;
+        let time = |claim| seconds(claim).ok_or(TokenRefused::Time(claim));
+        let expires_s = time("exp")?;
+        let not_before_s = if claims.contains_key("nbf") { time("nbf")? } else { i64::MIN };
         let user = |why: String| TokenRefused::User { claim: self.user_claim.clone(), why };
         let name = claims.get(&self.user_claim).and_then(Value::as_str);
         let name = name.ok_or_else(|| user("the token does not have it as a text".to_owned()))?;
@@ -307,11 +317,7 @@ impl IssuerSettings {
             }
             _ => BTreeSet::new(),
         };
-        Ok(CheckedToken {
-            identity: Arc::new(Identity { user: name, groups }),
-            not_before_s: seconds("nbf").unwrap_or(i64::MIN),
-            expires_s,
-        })
+        Ok(CheckedToken { identity: Arc::new(Identity { user: name, groups }), not_before_s, expires_s })
     }
 }
 

@@ -220,9 +220,10 @@ impl Credentials {
         }
         let scheme = given.split_at_checked(SCHEME.len());
         let token = scheme.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME)).map(|(_, token)| token);
-        let Some(token) = token.filter(|token| token.len() <= TOKEN_BYTES_MAX) else {
-            return Err(NotAuthenticated::Unknown);
-        };
+        let token = token.ok_or(NotAuthenticated::Unknown)?;
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(NotAuthenticated::Token(TokenRefused::Long(token.len())));
+        }
         let digest = digest_of(token);
         if let Some(grants) = self.nodes.read().get(&digest) {
             return Ok(Principal::Node(Arc::clone(grants)));

@@ -159,7 +159,11 @@ impl AskedFor<'_> {
         let of = owner.map(|owner| format!(" of {owner}")).unwrap_or_default();
         let next = match refused {
             AccessRefused::Missing { own_only: true, right: Right::Read, user } if owner.is_none() => {
-                format!("ask for your own: --user {user}")
+                match action {
+                    "ListQuotas" => "see your own: borough quota status".to_owned(),
+                    "Watch" | "ListEvents" => "name one of your jobs: --job NAME".to_owned(),
+                    _ => format!("ask for your own: --user {user}"),
+                }
             }
             AccessRefused::Missing { user, right, .. } => {
                 format!("an administrator gives it: borough auth grant user/{user} --allow {right}")

@@ -22,7 +22,7 @@ pub(crate) struct PeerCertificate {
 /// The bytes of a connection.
 pub(super) enum PeerStream {
     Plain(TcpStream),
-    Handshake(Box<Accept<TcpStream>>),
+    Handshake(Box<Accept<TcpStream>>, ServerTls),
     Encrypted(Box<TlsStream<TcpStream>>),
     /// The handshake has failed.
     Broken,
@@ -32,7 +32,10 @@ impl PeerStream {
     pub(super) fn new(stream: TcpStream, tls: Option<&ServerTls>) -> Self {
         match tls {
             None => Self::Plain(stream),
-            Some(tls) => Self::Handshake(Box::new(TlsAcceptor::from(tls.config()).accept(stream))),
+            Some(tls) => {
+                let accept = TlsAcceptor::from(tls.config()).accept(stream);
+                Self::Handshake(Box::new(accept), tls.clone())
+            }
         }
     }
 
@@ -41,12 +44,12 @@ impl PeerStream {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<PeerCertificate>>> {
-        let Self::Handshake(accept) = self else { return Poll::Ready(Ok(None)) };
+        let Self::Handshake(accept, tls) = self else { return Poll::Ready(Ok(None)) };
         match ready!(Pin::new(accept.as_mut()).poll(context)) {
             Ok(stream) => {
                 let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 let certificate = certificates.first().map(|certificate| PeerCertificate {
-                    name: CertificateName::of(certificate),
+                    name: tls.name_of(certificate),
                     serial: serial_of(certificate),
                 });
                 *self = Self::Encrypted(Box::new(stream));
@@ -67,7 +70,7 @@ impl PeerStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Encrypted(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
-            Self::Handshake(_) | Self::Broken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            Self::Handshake(..) | Self::Broken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -79,7 +82,7 @@ impl PeerStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Self::Encrypted(stream) => Pin::new(stream.as_mut()).poll_write_vectored(context, slices),
-            Self::Handshake(_) | Self::Broken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            Self::Handshake(..) | Self::Broken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -87,7 +90,7 @@ impl PeerStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_flush(context),
             Self::Encrypted(stream) => Pin::new(stream.as_mut()).poll_flush(context),
-            Self::Handshake(_) | Self::Broken => Poll::Ready(Ok(())),
+            Self::Handshake(..) | Self::Broken => Poll::Ready(Ok(())),
         }
     }
 
@@ -95,7 +98,7 @@ impl PeerStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Encrypted(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
-            Self::Handshake(_) | Self::Broken => Poll::Ready(Ok(())),
+            Self::Handshake(..) | Self::Broken => Poll::Ready(Ok(())),
         }
     }
 }

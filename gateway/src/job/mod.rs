@@ -4,6 +4,7 @@ mod admit;
 mod list;
 mod need;
 mod plan;
+mod priority;
 mod purge;
 mod service;
 mod usage;

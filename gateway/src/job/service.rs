@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::{JobChanges, JobState, after_cycle, band};
+use borough_model::job::{JobChanges, JobState, after_cycle};
 use borough_model::journal::JobName;
 use borough_model::{JobId, JobRow, JobSpec, Name};
 use borough_proto::convert::{
@@ -27,9 +27,9 @@ use tonic::{Request, Response, Status};
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
 use super::list::jobs_listed;
 use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
+use super::priority::{growth_allow, priority_allow};
 use super::purge::jobs_purge;
 use super::{job_counts, job_message};
-use crate::auth::Principal;
 use crate::cell::{
     Asked, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run, loads_follow,
     principal_of, queue_check, settings_read,
@@ -140,15 +140,6 @@ fn after_check(cell: &CellContext, spec: &JobSpec) -> Result<(), Status> {
     Err(status_from_field(&FieldRefused::new("spec.after", cycle, accepted)))
 }
 
-/// Refuses a job in a band where its user may not run. One that is there already may be changed: it raises nothing.
-fn priority_allow(cell: &CellContext, principal: &Principal, spec: &JobSpec) -> Result<(), Status> {
-    let before = cell.state(|state| state.job_by_name(&spec.user, &spec.name).map(|row| row.priority))?;
-    if before.is_some_and(|priority| band(priority) >= band(spec.priority)) {
-        return Ok(());
-    }
-    cell.allow_priority(principal, &spec.user, spec.priority)
-}
-
 /// Runs a mutation on the job of a name. The value is the job's id.
 async fn job_change<F, Fut>(
     cell: &CellContext,
@@ -250,8 +241,10 @@ impl JobService for JobServer {
         &self,
         request: Request<v1::ScaleJobRequest>,
     ) -> Result<Response<v1::ScaleJobResponse>, Status> {
+        let principal = principal_of(request.extensions())?;
         let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_of(&request.user, &request.name)?;
+        growth_allow(cell, &principal, &JobName { user: user.clone(), job: name.clone() }, request.count)?;
         let (user, name, count, space) = (&user, &name, request.count, &cell.space);
         let expected = &request.expected_job;
         let journal = &cell.journal;

@@ -95,6 +95,10 @@ impl TlsFiles {
         unusable(&self.authorities, why)
     }
 
+    pub(super) fn revoked_refused(&self, why: &dyn Display) -> TlsError {
+        unusable(self.revoked.as_deref().unwrap_or_else(|| Path::new("")), why)
+    }
+
     pub(super) fn own_refused(&self, why: &dyn Display) -> TlsError {
         unusable(self.certificate.as_deref().unwrap_or_else(|| Path::new("")), why)
     }

@@ -19,6 +19,7 @@ use tokio_rustls::client::TlsStream;
 
 use files::{FilesStamp, TlsMaterial};
 pub use files::{TlsError, TlsFiles};
+use name::RevokedList;
 pub use name::{CertificateName, CertificateNameError, serial_of};
 
 /// What gRPC and HTTP/2 speak, by ALPN.
@@ -30,13 +31,16 @@ const HTTP1: &[u8] = b"http/1.1";
 struct Reloaded<T> {
     files: TlsFiles,
     now: RwLock<(FilesStamp, Arc<T>)>,
-    make: fn(TlsMaterial) -> Result<T, TlsError>,
+    make: Make<T>,
 }
 
+/// Makes settings of files, and of the settings before.
+type Make<T> = fn(TlsMaterial, Option<&T>) -> Result<T, TlsError>;
+
 impl<T> Reloaded<T> {
-    fn load(files: TlsFiles, make: fn(TlsMaterial) -> Result<T, TlsError>) -> Result<Self, TlsError> {
+    fn load(files: TlsFiles, make: Make<T>) -> Result<Self, TlsError> {
         let stamp = files.stamp();
-        let made = Arc::new(make(files.read()?)?);
+        let made = Arc::new(make(files.read()?, None)?);
         Ok(Self { files, now: RwLock::new((stamp, made)), make })
     }
 
@@ -50,7 +54,8 @@ impl<T> Reloaded<T> {
         if self.now.read().0 == stamp {
             return Ok(false);
         }
-        let made = self.files.read().and_then(self.make);
+        let before = self.now();
+        let made = self.files.read().and_then(|material| (self.make)(material, Some(&before)));
         let mut now = self.now.write();
         // Invalid files are looked at again when they change.
         now.0 = stamp;
@@ -95,7 +100,9 @@ pub struct ServerTls(Arc<Reloaded<ServerSettings>>);
 #[derive(Debug)]
 struct ServerSettings {
     config: Arc<ServerConfig>,
-    revoked: Vec<Vec<u8>>,
+    revoked: Vec<RevokedList>,
+    /// The trust domain of its own certificate.
+    domain: Option<String>,
 }
 
 impl ServerTls {
@@ -114,7 +121,18 @@ impl ServerTls {
 
     /// Returns true if a certificate with this serial number was revoked.
     pub fn is_revoked(&self, serial: &[u8]) -> bool {
-        self.0.now().revoked.iter().any(|revoked| revoked == serial)
+        self.0.now().revoked.iter().any(|list| list.serials.iter().any(|revoked| revoked == serial))
+    }
+
+    /// Whose the certificate of a peer is, in the trust domain of this side's own.
+    ///
+    /// # Errors
+    /// It says nothing here.
+    pub fn name_of(&self, certificate: &CertificateDer<'_>) -> Result<CertificateName, CertificateNameError> {
+        match &self.0.now().domain {
+            Some(domain) => CertificateName::of(certificate, Some(domain)),
+            None => Err(CertificateNameError::Homeless),
+        }
     }
 
     /// Reads the files again if they have changed, and says whether they had.
@@ -134,7 +152,7 @@ fn roots_of(authorities: Vec<CertificateDer<'static>>, files: &TlsFiles) -> Resu
     Ok(roots)
 }
 
-fn client_config(material: TlsMaterial) -> Result<ClientConfig, TlsError> {
+fn client_config(material: TlsMaterial, _: Option<&ClientConfig>) -> Result<ClientConfig, TlsError> {
     let TlsMaterial { files, authorities, own, .. } = material;
     let config = ClientConfig::builder().with_root_certificates(roots_of(authorities, &files)?);
     let mut config = match own {
@@ -147,11 +165,23 @@ fn client_config(material: TlsMaterial) -> Result<ClientConfig, TlsError> {
     Ok(config)
 }
 
-fn server_settings(material: TlsMaterial) -> Result<ServerSettings, TlsError> {
+fn server_settings(
+    material: TlsMaterial,
+    before: Option<&ServerSettings>,
+) -> Result<ServerSettings, TlsError> {
     let TlsMaterial { files, authorities, own, revoked } = material;
     let (chain, key) = own.ok_or(TlsError::NoCertificate)?;
+    let lists = revoked.iter().map(|list| RevokedList::of(list, &authorities));
+    let lists = lists.collect::<Result<Vec<_>, _>>().map_err(|why| files.revoked_refused(&why))?;
+    if files.revoked.is_some() && lists.is_empty() {
+        return Err(files.revoked_refused(&"it has no list of revoked certificates"));
+    }
+    let earlier = before.map(|before| before.revoked.as_slice()).unwrap_or_default();
+    if lists.iter().any(|list| earlier.iter().any(|known| list.is_before(known))) {
+        return Err(files.revoked_refused(&"its list is older than the one in force"));
+    }
+    let domain = chain.first().and_then(name::domain_of);
     let roots = Arc::new(roots_of(authorities, &files)?);
-    let numbers = revoked.iter().flat_map(|list| name::revoked_serials(list)).collect();
     let verifier = WebPkiClientVerifier::builder(roots)
         .with_crls(revoked)
         // Certificates of an authority without a list are accepted: an external one may have none.
@@ -163,7 +193,7 @@ fn server_settings(material: TlsMaterial) -> Result<ServerSettings, TlsError> {
     let config = ServerConfig::builder().with_client_cert_verifier(verifier);
     let mut config = config.with_single_cert(chain, key).map_err(|error| files.own_refused(&error))?;
     config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
-    Ok(ServerSettings { config: Arc::new(config), revoked: numbers })
+    Ok(ServerSettings { config: Arc::new(config), revoked: lists, domain })
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl TestAuthority {
         serial_of(certificate.der())
     }
 
-    fn revoked(&self, to: &Path, serials: &[Vec<u8>]) {
+    fn revoked(&self, to: &Path, number: u8, serials: &[Vec<u8>]) {
         let revoked = |serial: &Vec<u8>| RevokedCertParams {
             serial_number: SerialNumber::from_slice(serial),
             revocation_time: date_time_ymd(2026, 1, 1),
@@ -67,7 +67,7 @@ impl TestAuthority {
         let params = CertificateRevocationListParams {
             this_update: date_time_ymd(2026, 1, 1),
             next_update: date_time_ymd(2096, 1, 1),
-            crl_number: SerialNumber::from_slice(&[1]),
+            crl_number: SerialNumber::from_slice(&[number]),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
@@ -127,7 +127,8 @@ async fn both_sides_prove_who_they_are() {
         user: borough_model::Name::new("ann").unwrap(),
         groups: groups.into_iter().collect(),
     };
-    assert_eq!(CertificateName::of(&shown), Ok(CertificateName::User(identity)));
+    assert_eq!(CertificateName::of(&shown, None), Ok(CertificateName::User(identity.clone())));
+    assert_eq!(server.name_of(&shown), Ok(CertificateName::User(identity)), "of the same trust domain");
     // Without a certificate of its own a client is let in, as nobody.
     let nobody = TlsFiles { certificate: None, key: None, ..files(&ann) };
     let nobody = ClientTls::load(nobody).unwrap();
@@ -161,7 +162,7 @@ async fn certificates_are_read_again_and_revoked_ones_refused() {
         (root.path().join("gateway"), root.path().join("ann"), root.path().join("crl.pem"));
     authority.issue(&gateway, Side::Server, &["spiffe://borough/gateway"], &[]);
     let serial = authority.issue(&ann, Side::Client, &["spiffe://borough/user/ann"], &[]);
-    authority.revoked(&list, &[]);
+    authority.revoked(&list, 1, &[]);
     let server = ServerTls::load(TlsFiles { revoked: Some(list.clone()), ..files(&gateway) }).unwrap();
     let client = ClientTls::load(files(&ann)).unwrap();
     assert!(greeted(&server, &client, "localhost").await.is_ok());
@@ -170,14 +171,40 @@ async fn certificates_are_read_again_and_revoked_ones_refused() {
     fs::write(&list, "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
     server.refresh().unwrap_err();
     assert!(greeted(&server, &client, "localhost").await.is_ok());
-    authority.revoked(&list, std::slice::from_ref(&serial));
+    for bad in ["", "junk"] {
+        fs::write(&list, bad).unwrap();
+        let refused = server.refresh().unwrap_err().to_string();
+        assert!(refused.ends_with("it has no list of revoked certificates"), "{refused}");
+    }
+    TestAuthority::new().revoked(&list, 9, &[]);
+    assert!(server.refresh().unwrap_err().to_string().ends_with("its list is of another authority"));
+    authority.revoked(&list, 3, std::slice::from_ref(&serial));
     assert!(server.refresh().unwrap());
     assert!(server.is_revoked(&serial));
     assert!(greeted(&server, &client, "localhost").await.is_err());
+    authority.revoked(&list, 2, &[]);
+    let older = server.refresh().unwrap_err().to_string();
+    assert!(older.ends_with("its list is older than the one in force"), "{older}");
+    assert!(server.is_revoked(&serial), "an older list takes nothing back");
     // The client takes its new certificate without a restart.
     let renewed = authority.issue(&ann, Side::Client, &["spiffe://borough/user/ann"], &[]);
     assert!(!server.is_revoked(&renewed));
     assert!(greeted(&server, &client, "localhost").await.is_ok());
+}
+
+#[test]
+fn another_trust_domain_of_the_same_authority_proves_nothing() {
+    let (authority, root) = (TestAuthority::new(), tempfile::tempdir().unwrap());
+    let (gateway, plain, other) =
+        (root.path().join("gateway"), root.path().join("plain"), root.path().join("other"));
+    authority.issue(&gateway, Side::Server, &["spiffe://example.org/gateway"], &[]);
+    authority.issue(&plain, Side::Server, &[], &[]);
+    authority.issue(&other, Side::Client, &["spiffe://evil.org/operator"], &[]);
+    use rustls::pki_types::pem::PemObject as _;
+    let shown = CertificateDer::from_pem_slice(&fs::read(other.join("cert.pem")).unwrap()).unwrap();
+    let refused = |directory: &Path| ServerTls::load(files(directory)).unwrap().name_of(&shown).unwrap_err();
+    assert!(matches!(refused(&gateway), CertificateNameError::Domain { .. }));
+    assert_eq!(refused(&plain), CertificateNameError::Homeless);
 }
 
 #[test]
@@ -207,7 +234,7 @@ fn a_certificate_says_one_thing_that_borough_knows() {
         authority.issue(root.path(), Side::Client, uris, &[]);
         let pem = fs::read(root.path().join("cert.pem")).unwrap();
         use rustls::pki_types::pem::PemObject as _;
-        CertificateName::of(&CertificateDer::from_pem_slice(&pem).unwrap())
+        CertificateName::of(&CertificateDer::from_pem_slice(&pem).unwrap(), None)
     };
     for path in ["operator", "gateway", "control", "user/ann", "cell/alpha/node/n1"] {
         assert_eq!(of(&[&format!("spiffe://example.org/{path}")]).unwrap().path(), path);

@@ -106,7 +106,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .warns("bob has no grant of read");
     // The own list is the only one that they see.
     with_token(&cell, &ann, &["job", "list"]).await.ended(0).prints("crunch");
-    with_token(&cell, &ann, &["event", "list"]).await.ended(6).warns("ask for your own: --user ann");
+    with_token(&cell, &ann, &["event", "list"]).await.ended(6).warns("name one of your jobs: --job NAME");
     let as_bob = with_token(&cell, &ann, &["--user", "bob", "job", "list"]).await.ended(6);
     as_bob.warns("the credential is of user ann, and the call is in the name of bob");
     with_token(&cell, &ann, &["node", "list"]).await.ended(6).warns("ann has no grant of read");
@@ -153,7 +153,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .ended(0)
         .warns("user/bob, no groups")
         .prints("administer");
-    cell.borough(&["auth", "whoami"]).await.ended(0).warns("an operator's token, in the name of tester");
+    cell.borough(&["auth", "whoami"]).await.ended(0).warns("an operator, in the name of tester");
     cell.finish().await;
 }
 

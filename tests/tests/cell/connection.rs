@@ -141,7 +141,8 @@ async fn an_agent_names_every_option_that_it_lacks() {
     let state = cell.root().join("other-agent");
     let words = ["agent", "--node", "n1", "--state-dir", state.to_str().unwrap()];
     let asked = cell.borough(&words).await.ended(2);
-    let expected = "an agent also needs --gateway HOST:PORT, --token-file FILE, --cell NAME";
+    let expected =
+        "an agent also needs --gateway HOST:PORT, --token-file FILE (or --tls-cert FILE), --cell NAME";
     assert!(asked.stderr.contains(expected), "{asked:?}");
     cell.borough(&["agent", "--help"]).await.ended(0).prints("and --cell: an agent has no");
     cell.finish().await;

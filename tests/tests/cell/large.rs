@@ -22,7 +22,7 @@ async fn a_wait_for_a_huge_job_runs_out_in_time() {
     let late = cell.borough(&["job", "run", &huge, "--timeout", "20s"]).await.ended(1);
     let late = late
         .warns("19998 pending; the wait ended after 20s; the job goes on")
-        .warns("hint: borough job status tester/huge");
+        .warns("borough why tester/huge");
     assert!(late.stderr.contains("tester/huge: reading its tasks"), "{}", late.stderr);
     cell.borough(&["job", "stop", "huge"]).await.ended(0);
     cell.finish().await;

@@ -8,7 +8,7 @@ const LABEL: &str = "accepted: KEY=VALUE to set a label, KEY- to remove it";
 type Bad = (&'static [&'static str], i32, &'static str);
 
 const BAD: [Bad; 45] = [
-    (&["job", "purge"], 2, "needs one of JOB, --all-ended"),
+    (&["job", "purge"], 2, "needs one of JOB, --label, --all-ended"),
     (&["job", "purge", "Web", "--yes"], 2, "accepted: a-z"),
     (&["job", "purge", "a/b/c", "--yes"], 2, "accepted: JOB or USER/JOB"),
     (&["job", "purge", "web", "--all-ended"], 2, "exclude each other"),

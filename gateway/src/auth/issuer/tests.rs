@@ -102,6 +102,12 @@ fn what_no_trusted_key_signed_proves_nothing() {
     let confused =
         encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(&public)).unwrap();
     assert_eq!(of(&issuers, &confused), Err(TokenRefused::Unknown));
+    let header = Header { crit: Some(vec!["b64".to_owned()]), ..Header::new(Algorithm::ES256) };
+    let extended = encode(&header, &claims, &own.key).unwrap();
+    assert_eq!(of(&issuers, &extended), Err(TokenRefused::Unknown), "an extension that must be understood");
+    let several =
+        json!({"iss": ["https://evil", "https://id"], "aud": "borough", "sub": "ann", "exp": 2_000});
+    assert_eq!(of(&issuers, &own.signed(None, &several)), Err(TokenRefused::Unknown));
     assert!(of(&issuers, &whole).is_ok());
 }
 
@@ -119,7 +125,9 @@ fn time_ends_a_token_also_one_that_was_checked_before() {
     let later = json!({"iss": "https://id", "aud": "borough", "sub": "ann", "exp": 9_000, "nbf": 1_221});
     assert_eq!(of(&issuers, &own.signed(Some("one"), &later)), Err(TokenRefused::Early(61)));
     let forever = json!({"iss": "https://id", "aud": "borough", "sub": "ann"});
-    assert_eq!(of(&issuers, &own.signed(Some("one"), &forever)), Err(TokenRefused::Unknown));
+    assert_eq!(of(&issuers, &own.signed(Some("one"), &forever)), Err(TokenRefused::Time("exp")));
+    let vague = json!({"iss": "https://id", "aud": "borough", "sub": "ann", "exp": 9_000, "nbf": "tomorrow"});
+    assert_eq!(of(&issuers, &own.signed(Some("one"), &vague)), Err(TokenRefused::Time("nbf")));
 }
 
 #[test]

@@ -84,7 +84,7 @@ async fn whoami(client: &Client, printer: &Printer) -> Result<Code, Failure> {
     let groups =
         if groups.is_empty() { "no groups".to_owned() } else { format!("groups {}", groups.join(", ")) };
     let caller = match caller.as_str() {
-        "operator" => format!("an operator's token, in the name of {}", client.user()),
+        "operator" => format!("an operator, in the name of {}", client.user()),
         caller => format!("{caller}, {groups}"),
     };
     printer.remark(&format!("{caller}, cell {}", client.cell()));

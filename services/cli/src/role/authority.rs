@@ -17,6 +17,8 @@ use rcgen::{
     IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevocationReason,
     RevokedCertParams, SanType, SerialNumber,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
 use super::{files_private, issuer::new_file};
@@ -170,7 +172,10 @@ impl Authority {
 
     fn issue(mut self, arguments: &CaIssueArguments, printer: &Printer) -> Result<(), Failure> {
         let CaIssueArguments { holder, to, expires, renew, .. } = arguments;
-        let name = name_of(holder, arguments)?;
+        let mut name = name_of(holder, arguments)?;
+        if *renew {
+            groups_kept(&mut name, to);
+        }
         let now_s = now_s();
         let expires_s = now_s.saturating_add(expires.as_secs());
         let mut params = params_of(&self.issued.domain, &name, arguments)?;
@@ -210,7 +215,11 @@ impl Authority {
 
     fn revoke(mut self, wanted: &str, printer: &Printer) -> Result<(), Failure> {
         let now_s = now_s();
-        let is_meant = |one: &&mut IssuedCertificate| one.name == wanted || one.serial == wanted;
+        // A node is called as for `issue`, too.
+        let node = wanted.split_once('/').map(|(cell, node)| format!("cell/{cell}/node/{node}"));
+        let is_meant = |one: &&mut IssuedCertificate| {
+            one.name == wanted || one.serial == wanted || node.as_ref() == Some(&one.name)
+        };
         let meant: Vec<&mut IssuedCertificate> =
             self.issued.certificates.iter_mut().filter(is_meant).collect();
         if meant.is_empty() {
@@ -283,6 +292,16 @@ fn name_of(holder: &CertificateHolder, arguments: &CaIssueArguments) -> Result<C
         }
         CertificateHolder::Node { cell, node } => CertificateName::Node { cell, node },
     })
+}
+
+/// A renewed certificate keeps the groups of the one before, unless others are given.
+fn groups_kept(name: &mut CertificateName, to: &Path) {
+    let CertificateName::User(identity) = name else { return };
+    let before = fs::read(to.join("cert.pem")).ok().and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
+    let before = before.and_then(|certificate| CertificateName::of(&certificate, None).ok());
+    if let (true, Some(CertificateName::User(before))) = (identity.groups.is_empty(), before) {
+        identity.groups = before.groups;
+    }
 }
 
 /// What a certificate says, without its times.

@@ -108,6 +108,8 @@ pub(crate) struct Control {
     pub grpc: Option<SocketAddr>,
     /// The address of HTTP.
     pub http: SocketAddr,
+    /// Whether both are encrypted.
+    pub encrypted: bool,
     gateway: Gateway,
     tasks: Vec<JoinHandle<()>>,
     workers: Workers,
@@ -180,7 +182,7 @@ impl Control {
                 connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
             }
         }
-        let beat_interval = beat_of(tolerance_ms);
+        let (beat_interval, encrypted) = (beat_of(tolerance_ms), config.tls.is_some());
         let gateway = GatewayConfig {
             advertise: roles.advertise.clone(),
             credentials: config.credentials,
@@ -194,7 +196,7 @@ impl Control {
         };
         let (grpc, http) = (listeners.grpc(), listeners.http());
         let gateway = Gateway::start(gateway, listeners, config.clock, config.rng, cancelled.clone());
-        Ok(Self { grpc, http, gateway, tasks, workers, cancelled })
+        Ok(Self { grpc, http, encrypted, gateway, tasks, workers, cancelled })
     }
 
     /// Ends the scheduler workers of this process and waits for them: afterwards they place nothing.

@@ -202,8 +202,9 @@ fn tls_of(global: &Global, arguments: &StoreArguments, roles: &Roles) -> Result<
 fn greeting(role: &str, arguments: &StoreArguments, control: &Control) -> String {
     let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
     let grpc = control.grpc.map(|grpc| format!("\n  gRPC   {grpc}")).unwrap_or_default();
+    let scheme = if control.encrypted { "https" } else { "http" };
     format!(
-        "borough {role}\n  cells  {}\n  store  {}{grpc}\n  HTTP   http://{}",
+        "borough {role}\n  cells  {}\n  store  {}{grpc}\n  HTTP   {scheme}://{}",
         cells.join(", "),
         arguments.store,
         control.http

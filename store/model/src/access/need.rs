@@ -2,7 +2,7 @@
 
 use super::{AccessTable, GrantReason, Identity, Right};
 use crate::id::Name;
-use crate::job::Band;
+use crate::job::{Band, JobSpec};
 
 /// What a caller must have for an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +15,16 @@ pub enum ActionNeed {
     Right(Right),
     /// [`Right::RunJobs`] for what is the caller's own, another right for what belongs to other users or to all.
     Own { others: Right },
+}
+
+/// Returns true if `after` would take anything more than `before` with `count` tasks takes: more tasks, more of a
+/// resource, or a higher priority. What cannot be compared counts as more.
+pub fn asks_for_more(before: &JobSpec, count: u32, after: &JobSpec) -> bool {
+    let amounts = after.task.resources.amounts();
+    let wider = amounts.iter().any(|(dimension, amount)| *amount > before.task.resources.amount(dimension));
+    let unlike =
+        before.gang != after.gang || before.overrides != after.overrides || before.kind != after.kind;
+    after.count > count || after.priority > before.priority || wider || unlike
 }
 
 /// A caller may do something, with the reason.

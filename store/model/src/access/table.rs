@@ -66,7 +66,8 @@ impl AccessTable {
     }
 
     /// Decides whether an identity may run a job of `owner` with this priority at wall time `now_ms`. Batch and best
-    /// effort need no more than the job itself.
+    /// effort need no more than the job itself. A quota serves its user alone: who runs jobs of others there needs the
+    /// right.
     ///
     /// # Errors
     /// The band needs a quota of the owner, or the right to raise priorities.
@@ -82,12 +83,17 @@ impl AccessTable {
             return Ok(());
         }
         let quota = self.quotas.get(&(owner.clone(), band));
-        if quota.is_some_and(|window| window.is_open(now_ms)) {
+        let own = *owner == identity.user;
+        if own && quota.is_some_and(|window| window.is_open(now_ms)) {
             return Ok(());
         }
         match self.reason(identity, Right::RaisePriority) {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(AccessRefused::Band { user: owner.clone(), band }),
+            Ok(None) if own => Err(AccessRefused::Band { user: owner.clone(), band }),
+            Ok(None) => {
+                let (user, right) = (identity.user.clone(), Right::RaisePriority);
+                Err(AccessRefused::Missing { user, right, own_only: false })
+            }
             Err(denied) => Err(denied),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::job::Band;
+use crate::job::{Band, JobKind, JobSpec, TaskOverride};
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -98,7 +98,29 @@ fn production_needs_a_quota_whose_window_is_open_or_a_right() {
     assert_eq!([9, 10, 19, 20].map(|now| may("ann", "ann", 200, now)), [false, true, true, false]);
     assert!(!may("ann", "ann", 300, 15), "the quota is of another band");
     assert!(!may("ann", "bob", 200, 15), "the quota is of another user");
+    assert!(!may("bob", "ann", 200, 15), "nobody spends another user's quota");
+    assert!(may("eve", "ann", 200, 15));
     assert!(may("eve", "eve", 399, 0));
+}
+
+#[test]
+fn a_change_that_asks_for_no_more_is_told_from_one_that_does() {
+    let spec = JobSpec::defaults(name("ann"), name("web"), JobKind::Service, vec!["true".to_owned()]);
+    let with = |edit: fn(&mut JobSpec)| {
+        let mut after = spec.clone();
+        edit(&mut after);
+        asks_for_more(&spec, 1, &after)
+    };
+    assert!(!with(|_| ()));
+    assert!(!with(|after| after.count = 0));
+    assert!(!with(|after| after.priority -= 1));
+    assert!(!with(|after| after.task.resources.cpu_millis = 0));
+    assert!(!with(|after| after.task.command.push("x".to_owned())));
+    assert!(with(|after| after.count = 2));
+    assert!(with(|after| after.priority += 1));
+    assert!(with(|after| after.task.resources.memory_bytes += 1));
+    assert!(with(|after| drop(after.task.resources.device_millis.insert("gpu".to_owned(), 1))));
+    assert!(with(|after| drop(after.overrides.insert(0, TaskOverride::default()))));
 }
 
 #[test]
