@@ -34,6 +34,8 @@ const EVENTS: &[&str] = &[
     "rollout_promote",
     "rollout_fail",
     "rollout_reverts",
+    "resize_ordered",
+    "resize_in_force",
     "rollout pause ok",
     "rollout undo ok",
     "Lost",
