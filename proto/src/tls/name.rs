@@ -111,7 +111,7 @@ fn domain_of_uri(uri: &str) -> Option<&str> {
 }
 
 /// The trust domain of a certificate; `None` if it has no URI of one.
-pub fn domain_of(certificate: &CertificateDer<'_>) -> Option<String> {
+pub(super) fn domain_of(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let names = parsed.subject_alternative_name().ok()??;
     let mut domains = names.value.general_names.iter().filter_map(|name| match name {

@@ -89,8 +89,8 @@ async fn a_change_of_a_quota_for_another_revision_is_refused() {
 const RACERS: usize = 1_000;
 const GRANTED: usize = 50;
 
-/// A thousand submissions race for one quota, while the store fails commits and hides their results. Exactly as many are
-/// admitted as it has room for, and when all of them have ended, nothing is charged any more.
+/// A thousand submissions race for one quota, while the store fails commits and hides their results. Exactly as many
+/// are admitted as it has room for, and when all of them have ended, nothing is charged any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_submissions_at_once_never_exceed_the_quota_and_leave_nothing_charged() {
     let cell = TestCell::start(options!().nodes(1)).await;

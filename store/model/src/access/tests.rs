@@ -119,8 +119,8 @@ fn a_change_that_asks_for_no_more_is_told_from_one_that_does() {
     assert!(with(|after| after.count = 2));
     assert!(with(|after| after.priority += 1));
     assert!(with(|after| after.task.resources.memory_bytes += 1));
-    assert!(with(|after| drop(after.task.resources.device_millis.insert("gpu".to_owned(), 1))));
-    assert!(with(|after| drop(after.overrides.insert(0, TaskOverride::default()))));
+    assert!(with(|after| after.task.resources.device_millis.extend([("gpu".to_owned(), 1)])));
+    assert!(with(|after| after.overrides.extend([(0, TaskOverride::default())])));
 }
 
 #[test]
