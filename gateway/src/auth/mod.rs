@@ -1,6 +1,6 @@
 //! Authentication by token: one layer in front of gRPC and HTTP, before anything else is read of a request.
 //!
-//! An operator's token admits to every call. A user's token comes from an issuer that the gateway trusts ([`issuer`]),
+//! An operator's token admits to every call. A user's token comes from an issuer that the gateway trusts ([`Issuers`]),
 //! and the grants of each cell say what it admits to. A node's token admits to [`AGENT_SERVICE`] alone, for the cell
 //! (and the node) that it was made for. Nodes run other people's programs, so a token found on a node must not open the
 //! cell. The certificate of a connection proves the same as a token of its holder would.

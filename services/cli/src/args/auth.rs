@@ -119,7 +119,7 @@ pub struct RevokeArguments {
 /// `auth issuer`.
 #[derive(Clone, Debug, Args)]
 pub struct IssuerArguments {
-    /// The issuer's name, as tokens say it, such as https://id.example.org
+    /// The issuer's name, as the claim `iss` of its tokens says it
     #[arg(long, value_name = "NAME", default_value = "borough")]
     pub issuer: String,
     /// Write the secret key here: whoever has it can make tokens of every user

@@ -117,7 +117,7 @@ pub(crate) fn access_head_move(tx: &Transaction, space: &CellSpace) -> StoreResu
     keys::count_add(tx, space, &AccessHeadKey {}, 1)
 }
 
-/// A part of the table, read in one transaction; [`AccessPart::next`] asks for the following one.
+/// Where the next part of the table begins. A part is read in one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct AccessPart {
     grants_after: Option<AccessGrantKey>,
