@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 
 use borough_client::{ClientError, JobRef};
+use borough_model::job::JobKind;
+use borough_model::{JobSpec, Name, Resources};
+use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
 use borough_tests::{Ran, TestCell, options, until};
 use futures::StreamExt as _;
@@ -96,21 +99,12 @@ async fn a_thousand_submissions_at_once_never_exceed_the_quota_and_leave_nothing
     let cell = TestCell::start(options!().nodes(1)).await;
     let limit = v1::QuotaLimit { tasks_max: Some(GRANTED as u64), ..v1::QuotaLimit::default() };
     cell.client().quota_set("tester", v1::Band::Batch, Some(limit), 0).await.unwrap();
-    let resources = v1::Resources { cpu_millis: 1, memory_bytes: 1 << 20, ..v1::Resources::default() };
-    let task = v1::TaskSpec {
-        command: vec!["sleep".to_owned(), "600".to_owned()],
-        resources: Some(resources),
-        ..v1::TaskSpec::default()
-    };
-    let spec = |number: usize| v1::JobSpec {
-        user: "tester".to_owned(),
-        name: format!("racer-{number}"),
-        kind: v1::JobKind::Batch.into(),
-        priority: 100,
-        count: 1,
-        min_member: 1,
-        task: Some(task.clone()),
-        ..v1::JobSpec::default()
+    let spec = |number: usize| {
+        let (user, name) = (Name::new("tester").unwrap(), Name::new(format!("racer-{number}")).unwrap());
+        let mut spec =
+            JobSpec::defaults(user, name, JobKind::Batch, vec!["sleep".to_owned(), "600".to_owned()]);
+        spec.task.resources = Resources { cpu_millis: 1, memory_bytes: 1 << 20, ..Resources::default() };
+        job_spec_to_message(&spec)
     };
     let submit = |number: usize| {
         let (client, spec) = (cell.client().clone(), spec(number));
