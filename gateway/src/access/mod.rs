@@ -136,10 +136,8 @@ impl AccessService for AccessServer {
         let owner = owner.unwrap_or_else(|| identity.user.clone());
         let decided = need.decide(&table, &identity, Some(&owner));
         let response = match decided {
-            Ok(decision) => {
-                let by = decision
-                    .reason
-                    .map_or_else(|| "every identity may".to_owned(), |reason| reason.to_string());
+            Ok(reason) => {
+                let by = reason.map_or_else(|| "every identity may".to_owned(), |reason| reason.to_string());
                 answer(true, by)
             }
             Err(refused) => answer(false, refused.to_string()),

@@ -15,6 +15,7 @@ use borough_kv::env::Clock;
 use borough_kv::secret::Secret;
 use borough_model::Name;
 use borough_model::access::Identity;
+use borough_model::job::Band;
 use borough_proto::tls::{CertificateName, CertificateNameError};
 use bytes::Bytes;
 use futures::future::{Either, Ready, ready};
@@ -101,6 +102,11 @@ pub enum Principal {
 }
 
 impl Principal {
+    /// Returns true if it may run jobs in a band without a quota or a right of that band.
+    pub(crate) fn is_free_in(&self, band: Band) -> bool {
+        !matches!(self, Self::User(_)) || band <= Band::Batch
+    }
+
     /// Refuses a session of an agent that the token does not cover.
     pub(crate) fn session_check(&self, cell: &str, node: &str) -> Result<(), Status> {
         let grants = match self {

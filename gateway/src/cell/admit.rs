@@ -68,10 +68,20 @@ pub(crate) fn admit_message<'a, M: Ask>(
     mut message: M,
 ) -> Result<Asked<'a, M>, Status> {
     context_complete(principal, message.context_mut())?;
-    caller_of_read(message.context().as_ref())?;
+    caller_of_read(message.context_mut().as_ref())?;
+    let cell = cell_of(cells, principal, &message)?;
+    Ok(Asked { cell, message })
+}
+
+/// The cell of a message, if the grants there allow it.
+fn cell_of<'a, M: Ask>(
+    cells: &'a Cells,
+    principal: &Principal,
+    message: &M,
+) -> Result<&'a Arc<CellContext>, Status> {
     let cell = cells.get(message.cell())?;
     cell.allow(principal, M::METHOD, M::NEED, message.owner())?;
-    Ok(Asked { cell, message })
+    Ok(cell)
 }
 
 impl Cells {
@@ -95,9 +105,8 @@ impl Cells {
         let principal = principal_of(request.extensions())?;
         let mut message = request.into_inner();
         context_complete(&principal, message.context_mut())?;
-        let caller = caller_of_mutation(message.context().as_ref())?;
-        let Asked { cell, message } = admit_message(self, &principal, message)?;
-        Ok((cell, caller, message))
+        let caller = caller_of_mutation(message.context_mut().as_ref())?;
+        Ok((cell_of(self, &principal, &message)?, caller, message))
     }
 }
 

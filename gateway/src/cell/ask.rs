@@ -12,7 +12,6 @@ pub(crate) trait Ask {
     /// Such as `JobService/StopJob`.
     const METHOD: &'static str;
     const NEED: ActionNeed;
-    fn context(&self) -> &Option<v1::RequestContext>;
     fn context_mut(&mut self) -> &mut Option<v1::RequestContext>;
     /// The name of the cell that it is for; empty: of every cell.
     fn cell(&self) -> &str;
@@ -48,10 +47,6 @@ macro_rules! methods {
         $(impl Ask for v1::$request {
             const METHOD: &'static str = $method;
             const NEED: ActionNeed = $need;
-
-            fn context(&self) -> &Option<v1::RequestContext> {
-                &self.context
-            }
 
             fn context_mut(&mut self) -> &mut Option<v1::RequestContext> {
                 &mut self.context

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::file::file_diff;
-use borough_model::job::{FieldChange, ResizeMode};
+use borough_model::job::FieldChange;
 use borough_model::node::{node_free, node_resizes};
-use borough_model::resize::with_cards_of;
+use borough_model::resize::{amounts_only, attempt_diff, resize_prevented, with_cards_of};
 use borough_model::resource::{Resources, resources_add, resources_less, shortfall};
 use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskRow, TaskState};
 use borough_proto::v1;
@@ -66,7 +65,7 @@ pub(super) fn planned_needs(
     replaced: &BTreeSet<u32>,
 ) -> Vec<v1::PlannedNeed> {
     let Some(before) = state.spec_of(row).map(|before| before.in_force(row)) else { return Vec::new() };
-    let changes = file_diff(&before, spec);
+    let changes = attempt_diff(&before, spec);
     let mut groups: BTreeMap<(i32, String), Vec<u32>> = BTreeMap::new();
     for task in state.job_tasks(row.id).filter(|task| task.id.index < row.owner_count()) {
         let index = task.id.index;
@@ -74,7 +73,7 @@ pub(super) fn planned_needs(
         let (need, why) = if resizes.resized.contains(&index) {
             (Need::Resize, fields.join(", "))
         } else if replaced.contains(&index) {
-            let of_job = || restarts_by(spec).filter(|_| fields.iter().all(|path| is_amount(path)));
+            let of_job = || resize_prevented(spec).filter(|_| amounts_only(&before, spec, index));
             let why = resizes.refused.get(&index).cloned().or_else(|| of_job().map(str::to_owned));
             let why = why.map(|why| format!("; {why}")).unwrap_or_default();
             (Need::Replace, format!("{}{why}", fields.join(", ")))
@@ -86,51 +85,14 @@ pub(super) fn planned_needs(
     groups.into_iter().map(|((need, why), indexes)| v1::PlannedNeed { need, indexes, why }).collect()
 }
 
-/// Fields of a file that no attempt sees.
-const OF_JOB: [&str; 11] = [
-    "labels",
-    "description",
-    "update",
-    "progress_deadline",
-    "count",
-    "priority",
-    "after",
-    "queue",
-    "profile",
-    "preemption",
-    "lost_after",
-];
-
 /// The fields of a file that differ for a task.
 fn fields_for(changes: &[FieldChange], index: u32) -> Vec<&str> {
     let own = format!("overrides.{index}");
     let is_below = |path: &str, field: &str| {
         path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    let concerns = |path: &&str| {
-        let is_of_another = is_below(path, "overrides") && !is_below(path, &own);
-        !is_of_another && !OF_JOB.iter().any(|field| is_below(path, field))
-    };
+    let concerns = |path: &&str| !is_below(path, "overrides") || is_below(path, &own);
     changes.iter().map(|change| change.path.as_str()).filter(concerns).collect()
-}
-
-/// Whether a field is an amount that nodes change in place.
-fn is_amount(path: &str) -> bool {
-    let amounts = ["cpu", "memory", "disk_rate", "network_rate"];
-    path.rsplit_once("resources.").is_some_and(|(_, field)| amounts.contains(&field))
-}
-
-/// What of the job itself prevents every resize in place.
-fn restarts_by(spec: &JobSpec) -> Option<&'static str> {
-    if spec.update.unwrap_or_default().resize == ResizeMode::Restart {
-        Some("`update.resize` is `restart`")
-    } else if spec.is_gang() || !spec.roles().is_empty() {
-        Some("the members of a gang are replaced together")
-    } else if spec.task.exclusive_cores || spec.task.within.is_some() {
-        Some("its cores and its domain were chosen by its amounts")
-    } else {
-        None
-    }
 }
 
 /// The nodes of the attempts that a rollout ends first.
@@ -149,18 +111,9 @@ mod tests {
     #[test]
     fn a_task_is_concerned_by_its_own_fields_and_by_those_of_all() {
         let change = |path: &str| FieldChange { path: path.to_owned(), old: None, new: None };
-        let changes = [
-            "task.resources.memory",
-            "overrides.1.resources.cpu",
-            "overrides.12.command[0]",
-            "labels.team",
-            "update.resize",
-        ]
-        .map(change);
+        let changes =
+            ["task.resources.memory", "overrides.1.resources.cpu", "overrides.12.command[0]"].map(change);
         assert_eq!(fields_for(&changes, 0), ["task.resources.memory"]);
         assert_eq!(fields_for(&changes, 1), ["task.resources.memory", "overrides.1.resources.cpu"]);
-        let is =
-            ["task.resources.memory", "overrides.1.resources.cpu", "task.resources.disk", "task.command[0]"];
-        assert_eq!(is.map(is_amount), [true, true, false, false]);
     }
 }

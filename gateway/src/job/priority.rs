@@ -1,7 +1,7 @@
 //! Which bands a user's jobs may run in: those above batch need a quota there, or a right.
 
 use borough_model::access::asks_for_more;
-use borough_model::job::JobState;
+use borough_model::job::{JobState, band};
 use borough_model::journal::JobName;
 use borough_model::{JobRow, JobSpec};
 use tonic::Status;
@@ -21,6 +21,9 @@ pub(super) fn priority_allow(
     principal: &Principal,
     spec: &JobSpec,
 ) -> Result<(), Status> {
+    if principal.is_free_in(band(spec.priority)) {
+        return Ok(());
+    }
     let more = cell.state(|state| {
         let row = state.job_by_name(&spec.user, &spec.name).filter(|row| is_live(row));
         let before = row.and_then(|row| Some((row.owner_count(), state.spec_of(row)?.in_force(row))));
@@ -36,9 +39,13 @@ pub(super) fn growth_allow(
     job: &JobName,
     count: u32,
 ) -> Result<(), Status> {
-    let row = cell.state(|state| state.job_by_name(&job.user, &job.job).cloned())?;
-    match row.filter(|row| is_live(row) && count > row.owner_count()) {
-        Some(row) => cell.allow_priority(principal, &job.user, row.priority),
+    let grows = |row: &JobRow| is_live(row) && count > row.owner_count();
+    let priority = cell.state(|state| {
+        let row = state.job_by_name(&job.user, &job.job).filter(|row| grows(row));
+        row.map(|row| row.priority)
+    })?;
+    match priority.filter(|priority| !principal.is_free_in(band(*priority))) {
+        Some(priority) => cell.allow_priority(principal, &job.user, priority),
         None => Ok(()),
     }
 }

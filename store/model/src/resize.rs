@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::job::file::FileMessage as _;
-use crate::job::{JobKind, JobSpec, ResizeMode, SpecChange};
+use crate::job::file::{FileMessage as _, file_diff};
+use crate::job::{FieldChange, JobKind, JobSpec, ResizeMode, SpecChange};
 use crate::resource::{Dimension, Resources};
 
 /// The dimensions that a node changes while an attempt runs.
@@ -24,7 +24,7 @@ pub struct SpecResize {
 impl SpecResize {
     /// Compares the specs of two versions of one job.
     pub fn between(old: &JobSpec, new: &JobSpec) -> Self {
-        if !spec_resizes(new) || !is_else_alike(old, new) {
+        if resize_prevented(new).is_some() || !is_else_alike(old, new) {
             return Self::default();
         }
         let overridden: BTreeSet<u32> = old.overrides.keys().chain(new.overrides.keys()).copied().collect();
@@ -39,15 +39,29 @@ impl SpecResize {
     }
 }
 
-/// Whether a rollout to this spec resizes attempts in place. It ends no attempt of batch work, and replaces the members
-/// of a gang together. Cores and domains of an attempt are chosen by its amounts, and stay.
-fn spec_resizes(new: &JobSpec) -> bool {
-    new.kind != JobKind::Batch
-        && !new.is_gang()
-        && new.roles().is_empty()
-        && new.update.unwrap_or_default().resize == ResizeMode::InPlace
-        && !new.task.exclusive_cores
-        && new.task.within.is_none()
+/// Why a rollout to this spec resizes no attempt in place, for people; `None`: it may.
+pub fn resize_prevented(new: &JobSpec) -> Option<&'static str> {
+    if new.update.unwrap_or_default().resize == ResizeMode::Restart {
+        Some("`update.resize` is `restart`")
+    } else if new.is_gang() || !new.roles().is_empty() {
+        Some("the members of a gang are replaced together")
+    } else if new.task.exclusive_cores || new.task.within.is_some() {
+        Some("its cores and its domain were chosen by its amounts")
+    } else if new.kind == JobKind::Batch {
+        Some("a rollout ends no attempt of batch work")
+    } else {
+        None
+    }
+}
+
+/// Whether two versions differ for a task only in amounts that a node changes while the attempt runs.
+pub fn amounts_only(old: &JobSpec, new: &JobSpec, index: u32) -> bool {
+    is_else_alike(old, new) && task_resizes(old, new, index)
+}
+
+/// The fields of a file that differ between two versions and that attempts see.
+pub fn attempt_diff(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
+    file_diff(&with_job_parts_of(old, new), new)
 }
 
 /// Whether two versions differ in what their tasks run at most.
@@ -60,15 +74,20 @@ fn is_else_alike(old: &JobSpec, new: &JobSpec) -> bool {
 
 /// Whether the difference between two versions concerns every task, besides those with other overrides.
 pub(crate) fn concerns_all(old: &JobSpec, new: &JobSpec) -> bool {
+    let mut same = with_job_parts_of(old, new);
+    same.overrides.clone_from(&new.overrides);
+    same != *new
+}
+
+/// `old` with the parts of `new` that are of the job as it is in force, whatever the version of an attempt.
+fn with_job_parts_of(old: &JobSpec, new: &JobSpec) -> JobSpec {
     let mut same = old.clone();
     same.adopt(new, SpecChange::CountOrPriority);
     same.adopt(new, SpecChange::Metadata);
-    same.overrides.clone_from(&new.overrides);
-    // These are of the job as it is in force, whatever the version of an attempt.
     (same.after, same.queue) = (new.after.clone(), new.queue.clone());
     (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
     same.lost_after_ms = new.lost_after_ms;
-    same != *new
+    same
 }
 
 fn task_resizes(old: &JobSpec, new: &JobSpec, index: u32) -> bool {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
 
-pub use need::{AccessDecision, AccessRefused, ActionNeed, asks_for_more};
+pub use need::{AccessRefused, ActionNeed, asks_for_more};
 pub use table::{AccessTable, GrantReason, QuotaWindow};
 
 /// The most entries of each list of a grant.

@@ -27,13 +27,6 @@ pub fn asks_for_more(before: &JobSpec, count: u32, after: &JobSpec) -> bool {
     after.count > count || after.priority > before.priority || wider || unlike
 }
 
-/// A caller may do something, with the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessDecision {
-    /// Absent: the action needs no grant.
-    pub reason: Option<GrantReason>,
-}
-
 /// A caller may not do something. Ask somebody who has `administer` for a grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessRefused {
@@ -53,7 +46,7 @@ pub enum AccessRefused {
 
 impl ActionNeed {
     /// The right that the action needs of `identity` if it concerns `owner` (absent: everybody); `None`: no single one.
-    pub fn right(self, identity: &Identity, owner: Option<&Name>) -> Option<Right> {
+    fn right(self, identity: &Identity, owner: Option<&Name>) -> Option<Right> {
         match self {
             Self::Identity | Self::Any => None,
             Self::Right(right) => Some(right),
@@ -62,7 +55,8 @@ impl ActionNeed {
         }
     }
 
-    /// Decides whether `identity` may do an action that concerns `owner` (absent: everybody).
+    /// Decides whether `identity` may do an action that concerns `owner` (absent: everybody). Returns the grant that
+    /// gives it; `None`: the action needs none.
     ///
     /// # Errors
     /// What the caller lacks, or what denies it.
@@ -71,26 +65,26 @@ impl ActionNeed {
         table: &AccessTable,
         identity: &Identity,
         owner: Option<&Name>,
-    ) -> Result<AccessDecision, AccessRefused> {
+    ) -> Result<Option<GrantReason>, AccessRefused> {
         let user = || identity.user.clone();
         let Some(right) = self.right(identity, owner) else {
             if self == Self::Identity {
-                return Ok(AccessDecision { reason: None });
+                return Ok(None);
             }
             let mut found = Right::ALL.into_iter().filter_map(|right| table.reason(identity, right).ok()?);
             let reason = found.next().ok_or_else(|| AccessRefused::Nothing { user: user() })?;
-            return Ok(AccessDecision { reason: Some(reason) });
+            return Ok(Some(reason));
         };
         let own = owner == Some(&identity.user);
         let given = table.reason(identity, right)?;
-        if let Some(reason) = given {
-            return Ok(AccessDecision { reason: Some(reason) });
+        if given.is_some() {
+            return Ok(given);
         }
         // Who may see, or change, what everybody has may do so with the own, too.
         if let (Self::Own { others }, true) = (self, own)
             && let Ok(Some(reason)) = table.reason(identity, others)
         {
-            return Ok(AccessDecision { reason: Some(reason) });
+            return Ok(Some(reason));
         }
         let own_only = matches!(self, Self::Own { .. })
             && !own

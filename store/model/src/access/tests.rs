@@ -47,7 +47,7 @@ fn who_runs_jobs_has_the_own_ones_and_no_others() {
     let ann = identity("ann", &["web"]);
     let (own, other) = (name("ann"), name("bob"));
     for need in [LOOK, CHANGE] {
-        let given = need.decide(&table, &ann, Some(&own)).unwrap().reason.unwrap();
+        let given = need.decide(&table, &ann, Some(&own)).unwrap().unwrap();
         assert_eq!(given.to_string(), "group/web has role runner");
         for owner in [Some(&other), None] {
             let refused = need.decide(&table, &ann, owner).unwrap_err();
@@ -63,7 +63,7 @@ fn who_may_change_every_job_may_change_the_own_ones() {
     let table = table(&[("user/ann", grant(&[], &[Right::ModifyAnyJob], &[]))]);
     let ann = identity("ann", &[]);
     for owner in ["ann", "bob"] {
-        let reason = CHANGE.decide(&table, &ann, Some(&name(owner))).unwrap().reason.unwrap();
+        let reason = CHANGE.decide(&table, &ann, Some(&name(owner))).unwrap().unwrap();
         assert_eq!(reason.to_string(), "user/ann allows modify_any_job");
     }
     assert!(LOOK.decide(&table, &ann, Some(&name("bob"))).is_err(), "a right gives no other");
