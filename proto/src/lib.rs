@@ -20,6 +20,7 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 pub mod bounds;
 pub mod connect;
 pub mod convert;
+pub mod file;
 mod greeting;
 pub mod signal;
 pub mod tls;

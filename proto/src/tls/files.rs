@@ -1,13 +1,14 @@
 //! The files of TLS: PEM, as every tool writes it.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+
+use crate::file::file_read;
 
 /// The longest file that is read, in bytes: a list of some 100,000 revoked certificates.
 const BYTES_MAX: u64 = 8 << 20;
@@ -108,20 +109,8 @@ fn unusable(path: &Path, why: &dyn Display) -> TlsError {
     TlsError::Unusable { path: path.to_owned(), why: why.to_string() }
 }
 
-/// Reads a regular file of a bounded size. A device has no end, and a pipe may have none.
 fn text_read(path: &Path) -> Result<String, TlsError> {
-    let read = || -> io::Result<String> {
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("is no regular file"));
-        }
-        let mut text = String::new();
-        File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-        if text.len() as u64 > BYTES_MAX {
-            return Err(io::Error::other(format!("has more than {BYTES_MAX} bytes")));
-        }
-        Ok(text)
-    };
-    read().map_err(|source| TlsError::Read { path: path.to_owned(), source })
+    file_read(path, BYTES_MAX).map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

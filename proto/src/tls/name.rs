@@ -133,7 +133,7 @@ pub(super) struct RevokedList {
     /// The number of the list, big-endian without leading zeros: a later one is larger. Empty: it has none.
     pub(super) number: Vec<u8>,
     /// Serial numbers, as [`serial_of`] has them.
-    pub(super) serials: Vec<Vec<u8>>,
+    pub(super) serials: BTreeSet<Vec<u8>>,
 }
 
 impl RevokedList {

@@ -1,10 +1,11 @@
 //! Files of the user that the program keeps itself: JSON, in the user's directories.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use borough_proto::file::file_read;
 use rustix::fs::{FlockOperation, flock};
 
 use serde::Serialize;
@@ -16,7 +17,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Reads a file; `None` if it does not exist. An error names its path.
 pub(crate) fn own_file_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let named = |problem: String, kind| io::Error::new(kind, format!("{}: {problem}", path.display()));
-    let text = match text_read(path) {
+    let text = match file_read(path, BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -26,19 +27,6 @@ pub(crate) fn own_file_read<T: DeserializeOwned>(path: &Path) -> io::Result<Opti
     };
     let read = serde_json::from_str(&text);
     read.map(Some).map_err(|error| named(problem_text(&error), io::ErrorKind::InvalidData))
-}
-
-/// Reads a file of a bounded size. A device has no end, and a pipe may have none.
-fn text_read(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("is no regular file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(io::Error::other(format!("has more than {BYTES_MAX} bytes")));
-    }
-    Ok(text)
 }
 
 /// Held while a file is read and written again, so that two commands do not undo each other's change.

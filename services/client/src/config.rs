@@ -1,11 +1,10 @@
 //! The configuration of a client.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use borough_proto::connect::Connector;
+use borough_proto::file::file_begin_read;
 
 use crate::error::ClientError;
 use crate::retry::RetryPolicy;
@@ -82,17 +81,6 @@ impl ClientConfig {
 /// The most bytes of a token: it is sent with every call.
 const TOKEN_BYTES_MAX: usize = 8_192;
 
-/// Reads the beginning of a file, with one byte more than a token may have. A device has no end, and a pipe may have
-/// none.
-fn token_read(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("is no regular file"));
-    }
-    let (mut text, most) = (String::new(), TOKEN_BYTES_MAX as u64 + 1);
-    File::open(path)?.take(most).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 impl ClientToken {
     fn source(&self) -> String {
         match self {
@@ -113,7 +101,8 @@ impl ClientToken {
     pub(crate) fn text_read(&self, source: &str) -> Result<String, ClientError> {
         let text = match self {
             Self::Value(text) => text.trim().to_owned(),
-            Self::File(path) => token_read(path)
+            // One byte more tells a token that is too long.
+            Self::File(path) => file_begin_read(path, TOKEN_BYTES_MAX as u64 + 1)
                 .map_err(|source| ClientError::TokenFile { path: path.clone(), source })?
                 .trim()
                 .to_owned(),

@@ -134,6 +134,15 @@ impl StoreError {
     pub fn refused(reason: impl Into<String>) -> Self {
         Self::Refused { reason: reason.into() }
     }
+
+    /// Refuses a change that was made for the revision `expected` of something: `now` is another, which `by` has made.
+    /// `look` is the command that shows it.
+    pub(crate) fn overtaken(what: &str, expected: u64, now: u64, by: Option<&String>, look: &str) -> Self {
+        let by = by.map(|by| format!(", by {by}")).unwrap_or_default();
+        Self::refused(format!(
+            "the {what} is at revision {now}{by}, and the change was made for {expected}; look again: {look}"
+        ))
+    }
 }
 
 impl Retryable for StoreError {

@@ -1,10 +1,13 @@
 //! Verbs on the certificate authority of a small set-up.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use borough_model::Name;
+use borough_model::access::Identity;
+use borough_proto::tls::CertificateName;
 use clap::{Args, Subcommand};
 
 /// What the files are for.
@@ -50,7 +53,7 @@ pub enum CaVerb {
 pub struct CaIssueArguments {
     /// gateway, control (schedulers and controllers), operator, user/NAME, or CELL/NODE of an agent
     #[arg(value_parser = holder)]
-    pub holder: CertificateHolder,
+    pub holder: CertificateName,
     /// The directory of the authority
     #[arg(long, value_name = "DIR")]
     pub ca: PathBuf,
@@ -74,26 +77,18 @@ pub struct CaIssueArguments {
     pub renew: bool,
 }
 
-/// Whose a certificate is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CertificateHolder {
-    Gateway,
-    Control,
-    Operator,
-    User(Name),
-    Node { cell: Name, node: Name },
-}
-
-fn holder(text: &str) -> Result<CertificateHolder, String> {
+fn holder(text: &str) -> Result<CertificateName, String> {
     let accepted = "accepted: gateway, control, operator, user/NAME, or CELL/NODE";
     let name = |text: &str| Name::new(text).map_err(|error| format!("{text:?} {error}; {accepted}"));
     match text.split_once('/') {
-        Some(("user", user)) => Ok(CertificateHolder::User(name(user)?)),
-        Some((cell, node)) => Ok(CertificateHolder::Node { cell: name(cell)?, node: name(node)? }),
+        Some(("user", user)) => {
+            Ok(CertificateName::User(Identity { user: name(user)?, groups: BTreeSet::new() }))
+        }
+        Some((cell, node)) => Ok(CertificateName::Node { cell: name(cell)?, node: name(node)? }),
         None => match text {
-            "gateway" => Ok(CertificateHolder::Gateway),
-            "control" => Ok(CertificateHolder::Control),
-            "operator" => Ok(CertificateHolder::Operator),
+            "gateway" => Ok(CertificateName::Gateway),
+            "control" => Ok(CertificateName::Control),
+            "operator" => Ok(CertificateName::Operator),
             _ => Err(accepted.to_owned()),
         },
     }

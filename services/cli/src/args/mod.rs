@@ -33,7 +33,7 @@ pub use auth::{
     AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, RevokeArguments,
     UserTokenArguments,
 };
-pub use ca::{CaIssueArguments, CaVerb, CertificateHolder};
+pub use ca::{CaIssueArguments, CaVerb};
 pub(crate) use cluster::EVENTS_MAX;
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,

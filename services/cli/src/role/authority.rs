@@ -9,7 +9,6 @@ use std::time::Duration;
 use borough_kv::env::SystemClock;
 use borough_kv::secret::private_text_read;
 use borough_model::Name;
-use borough_model::access::Identity;
 use borough_proto::tls::{CertificateName, serial_of};
 use borough_store::error_chain;
 use rcgen::{
@@ -21,8 +20,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
-use super::{files_private, issuer::new_file};
-use crate::args::{CaIssueArguments, CaVerb, CertificateHolder};
+use super::issuer::new_file;
+use super::{failed, files_private};
+use crate::args::{CaIssueArguments, CaVerb};
 use crate::exit::{Code, Failure};
 use crate::output::{CertificateView, Printer, time};
 use crate::own_file::{own_file_lock, own_file_read, own_file_write};
@@ -33,10 +33,6 @@ const AUTHORITY_VALID: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 const SKEW: Duration = Duration::from_secs(300);
 /// The longest file with a key, in bytes.
 const KEY_BYTES_MAX: u64 = 16_384;
-
-fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Code::Failed, format!("{what}: {error}"))
-}
 
 /// What an authority has issued.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -171,8 +167,8 @@ impl Authority {
     }
 
     fn issue(mut self, arguments: &CaIssueArguments, printer: &Printer) -> Result<(), Failure> {
-        let CaIssueArguments { holder, to, expires, renew, .. } = arguments;
-        let mut name = name_of(holder, arguments)?;
+        let CaIssueArguments { to, expires, renew, .. } = arguments;
+        let mut name = name_of(arguments)?;
         if *renew {
             groups_kept(&mut name, to);
         }
@@ -185,7 +181,7 @@ impl Authority {
             .map_err(|error| failed("cannot make a key", &error))?;
         let certificate =
             params.signed_by(&key, &self.issuer).map_err(|error| failed("cannot sign", &error))?;
-        let serial = hex_text(&serial_of(certificate.der()));
+        let serial = hex::encode(serial_of(certificate.der()));
         // Known before anybody can have it, so that it can be revoked.
         self.issued.certificates.push(IssuedCertificate {
             serial,
@@ -244,7 +240,7 @@ impl Authority {
     /// Writes the list of revoked certificates.
     fn list_write(&self) -> Result<(), Failure> {
         let revoked = self.issued.certificates.iter().filter_map(|one| {
-            let serial = bytes_of(&one.serial)?;
+            let serial = hex::decode(&one.serial).ok()?;
             Some(RevokedCertParams {
                 serial_number: SerialNumber::from_slice(&serial),
                 revocation_time: at!(one.revoked_s?),
@@ -267,9 +263,10 @@ impl Authority {
     }
 }
 
-fn name_of(holder: &CertificateHolder, arguments: &CaIssueArguments) -> Result<CertificateName, Failure> {
-    let CaIssueArguments { names, addresses, groups, .. } = arguments;
-    let is_server = matches!(holder, CertificateHolder::Gateway | CertificateHolder::Control);
+/// Whose the certificate is, with the groups of a user.
+fn name_of(arguments: &CaIssueArguments) -> Result<CertificateName, Failure> {
+    let CaIssueArguments { holder, names, addresses, groups, .. } = arguments;
+    let is_server = matches!(holder, CertificateName::Gateway | CertificateName::Control);
     let has_place = !names.is_empty() || !addresses.is_empty();
     if is_server && !has_place {
         let text =
@@ -279,19 +276,15 @@ fn name_of(holder: &CertificateHolder, arguments: &CaIssueArguments) -> Result<C
     if !is_server && has_place {
         return Err(Failure::new(Code::Usage, "only a server has --dns and --ip: gateway or control"));
     }
-    let is_user = matches!(holder, CertificateHolder::User(_));
-    if !is_user && !groups.is_empty() {
-        return Err(Failure::new(Code::Usage, "only a user has groups: user/NAME"));
-    }
-    Ok(match holder.clone() {
-        CertificateHolder::Gateway => CertificateName::Gateway,
-        CertificateHolder::Control => CertificateName::Control,
-        CertificateHolder::Operator => CertificateName::Operator,
-        CertificateHolder::User(user) => {
-            CertificateName::User(Identity { user, groups: groups.iter().cloned().collect() })
+    let mut name = holder.clone();
+    match &mut name {
+        CertificateName::User(identity) => identity.groups.extend(groups.iter().cloned()),
+        _ if !groups.is_empty() => {
+            return Err(Failure::new(Code::Usage, "only a user has groups: user/NAME"));
         }
-        CertificateHolder::Node { cell, node } => CertificateName::Node { cell, node },
-    })
+        _ => {}
+    }
+    Ok(name)
 }
 
 /// A renewed certificate keeps the groups of the one before, unless others are given.
@@ -342,24 +335,14 @@ fn params_of(
     Ok(params)
 }
 
-fn hex_text(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
-}
-
 /// Writes a file in one step, also over one that is there: a reader sees the old one or the new one.
 fn replaced(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     let beside = path.with_extension("new");
-    let write = || -> io::Result<()> {
-        fs::remove_file(&beside).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        })
-    };
-    write().map_err(|error| failed(&format!("cannot write {}", path.display()), &error))?;
+    let unwritten = |error: io::Error| failed(&format!("cannot write {}", path.display()), &error);
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritten(error)),
+        _ => {}
+    }
     new_file(&beside, mode, text)?;
-    fs::rename(&beside, path).map_err(|error| failed(&format!("cannot write {}", path.display()), &error))
+    fs::rename(&beside, path).map_err(unwritten)
 }

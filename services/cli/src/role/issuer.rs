@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use borough_gateway::auth::{IssuerSettings, Issuers};
 use borough_kv::env::SystemClock;
@@ -15,24 +14,18 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde::Serialize;
 
-use super::files_private;
+use super::{failed, files_follow, files_private};
 use crate::args::{IssuerArguments, UserTokenArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, time};
 use crate::own_file::own_file_read;
 
-/// Interval of checks of the files of issuers.
-const LOOK: Duration = Duration::from_secs(2);
 /// The audience of tokens that the program makes itself.
 const AUDIENCE: &str = "borough";
 /// The longest file with a key, in bytes.
 const KEY_BYTES_MAX: u64 = 16_384;
 /// The line before the key in its file, which says whose tokens it signs.
 const ISSUER_LINE: &str = "issuer ";
-
-fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Code::Failed, format!("{what}: {error}"))
-}
 
 /// The issuers of files, which are read again when they change. Must run inside a runtime.
 pub(super) fn issuers_read(paths: &[PathBuf]) -> Result<Issuers, Failure> {
@@ -41,7 +34,12 @@ pub(super) fn issuers_read(paths: &[PathBuf]) -> Result<Issuers, Failure> {
         return Ok(issuers);
     }
     issuers_load(paths, &issuers)?;
-    tokio::spawn(issuers_follow(paths.to_vec(), issuers.clone()));
+    let (files, known) = (paths.to_vec(), issuers.clone());
+    // An invalid file changes nothing.
+    tokio::spawn(files_follow(paths.to_vec(), move || match issuers_load(&files, &known) {
+        Ok(()) => tracing::info!(files = files.len(), "issuers of tokens read again"),
+        Err(failure) => tracing::warn!(problem = failure.message(), "issuers of tokens stay as they were"),
+    }));
     Ok(issuers)
 }
 
@@ -62,32 +60,6 @@ fn issuers_load(paths: &[PathBuf], issuers: &Issuers) -> Result<(), Failure> {
     };
     let settings = paths.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
     issuers.replace(settings).map_err(|error| failed("the issuers cannot be used", &error))
-}
-
-/// Reads the files again whenever one has changed. An invalid file changes nothing.
-async fn issuers_follow(paths: Vec<PathBuf>, issuers: Issuers) {
-    let look = || -> Vec<_> {
-        let found = |path: &PathBuf| {
-            let found = std::fs::metadata(path).ok()?;
-            Some((found.modified().ok()?, found.len()))
-        };
-        paths.iter().map(found).collect()
-    };
-    let mut known = look();
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let now = look();
-        if now == known {
-            continue;
-        }
-        known = now;
-        match issuers_load(&paths, &issuers) {
-            Ok(()) => tracing::info!(files = paths.len(), "issuers of tokens read again"),
-            Err(failure) => {
-                tracing::warn!(problem = failure.message(), "issuers of tokens stay as they were")
-            }
-        }
-    }
 }
 
 /// `auth issuer`: makes a key, and the file by which gateways accept its tokens.

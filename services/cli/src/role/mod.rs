@@ -12,6 +12,10 @@ pub(crate) mod serve;
 pub(crate) mod store;
 pub(crate) mod token;
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
 use borough_kv::{Database, EngineState, ErrorCode, KvError};
 use borough_store::error_chain;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,6 +26,30 @@ use crate::exit::{Code, Failure};
 /// and every verb on a store begins with it. Shims restore the usual mask for tasks.
 pub(crate) fn files_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Interval of checks of files that a role reads again.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Calls `changed` whenever one of the files has changed, for ever.
+async fn files_follow(paths: Vec<PathBuf>, mut changed: impl FnMut()) {
+    // The mode counts as a change: an operator who is asked to restrict a file changes nothing else.
+    let look = || -> Vec<_> {
+        let found = |path: &PathBuf| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.modified().ok()?, found.len(), found.mode()))
+        };
+        paths.iter().map(found).collect()
+    };
+    let mut known = look();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = look();
+        if now != known {
+            known = now;
+            changed();
+        }
+    }
 }
 
 /// The signals that end a role. No signal between two waits is lost.

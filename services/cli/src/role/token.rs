@@ -2,16 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use borough_gateway::auth::{Credentials, NodeGrant, NodeToken, Token};
 use borough_kv::secret::{Secret, SecretError};
 use borough_model::Name;
 use borough_store::error_chain;
 
-use super::files_private;
+use super::{files_follow, files_private};
 use crate::args::{Global, NodeTokenArguments};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -20,8 +19,6 @@ use crate::output::Printer;
 pub(super) const OPERATOR_LABEL: &str = "borough-operator";
 /// The label of a token of nodes.
 pub(super) const NODE_LABEL: &str = "borough-node";
-/// Interval of checks of the file of accepted tokens.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// Reads the secret of a file that nobody else may read.
 pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
@@ -77,36 +74,17 @@ pub(super) fn credentials_read(operator: Secret, nodes: Option<PathBuf>) -> Resu
     let known = nodes.as_deref().map(node_tokens_read).transpose()?.unwrap_or_default();
     let credentials = Credentials::new(Token::new(operator), known);
     if let Some(path) = nodes {
-        tokio::spawn(nodes_follow(path, credentials.clone()));
-    }
-    Ok(credentials)
-}
-
-/// Reads the file again whenever it has changed. An invalid file changes nothing.
-async fn nodes_follow(path: PathBuf, credentials: Credentials) {
-    // The mode counts as a change: an operator who is asked to restrict the file changes nothing else.
-    let look = || {
-        let found = std::fs::metadata(&path).ok()?;
-        Some((found.modified().ok()?, found.len(), found.mode()))
-    };
-    let mut known = look();
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let now = look();
-        if now == known {
-            continue;
-        }
-        known = now;
-        match node_tokens_read(&path) {
+        let known = credentials.clone();
+        // An invalid file changes nothing.
+        tokio::spawn(files_follow(vec![path.clone()], move || match node_tokens_read(&path) {
             Ok(nodes) => {
                 tracing::info!(path = %path.display(), accepted = nodes.len(), "tokens of nodes read again");
-                credentials.nodes_replace(nodes);
+                known.nodes_replace(nodes);
             }
-            Err(failure) => {
-                tracing::warn!(problem = failure.message(), "tokens of nodes stay as they were");
-            }
-        }
+            Err(failure) => tracing::warn!(problem = failure.message(), "tokens of nodes stay as they were"),
+        }));
     }
+    Ok(credentials)
 }
 
 /// `node token`: makes a token of a node, and adds it to those that gateways accept.

@@ -50,33 +50,25 @@ pub async fn grant_change(
     let space = changes.space();
     let before = keys::read(tx, space, &key_of(subject)).await?.unwrap_or_default();
     if expected != 0 && expected != before.revision {
-        let by = before.changes.last().map(|change| format!(", by {}", change.by)).unwrap_or_default();
-        return Err(StoreError::refused(format!(
-            "the grant of {subject} is at revision {}{by}, and the change was made for {expected}; look again: \
-             borough auth grants {subject}",
-            before.revision
-        )));
+        let (what, look) = (format!("grant of {subject}"), format!("borough auth grants {subject}"));
+        let by = before.changes.last().map(|change| &change.by);
+        return Err(StoreError::overtaken(&what, expected, before.revision, by, &look));
     }
     if *grant == before.grant() {
         return Ok(before);
     }
-    let (roles, allow, deny) = (
-        grant.roles.iter().copied().collect::<Vec<_>>(),
-        grant.allow.iter().copied().collect::<Vec<_>>(),
-        grant.deny.iter().copied().collect::<Vec<_>>(),
-    );
-    let (revision, at_ms) = (before.revision.saturating_add(1), changes.at_ms());
-    let by = changes.actor().to_owned();
-    let (roles_now, allow_now, deny_now) = (roles.clone(), allow.clone(), deny.clone());
+    let AccessGrant { roles, allow, deny } = grant;
+    let change = AccessGrantChange {
+        revision: before.revision.saturating_add(1),
+        at_ms: changes.at_ms(),
+        by: changes.actor().to_owned(),
+        roles: roles.iter().copied().collect(),
+        allow: allow.iter().copied().collect(),
+        deny: deny.iter().copied().collect(),
+    };
+    let AccessGrantChange { revision, roles, allow, deny, .. } = change.clone();
     let mut row = AccessGrantRow { roles, allow, deny, revision, changes: before.changes };
-    row.changes.push(AccessGrantChange {
-        revision,
-        at_ms,
-        by,
-        roles: roles_now,
-        allow: allow_now,
-        deny: deny_now,
-    });
+    row.changes.push(change);
     let old = row.changes.len().saturating_sub(GRANT_CHANGES_MAX);
     row.changes.drain(..old);
     keys::write(tx, space, &key_of(subject), &row)?;

@@ -49,12 +49,9 @@ pub async fn quota_change(
 ) -> StoreResult<QuotaRow> {
     let before = quota_get(tx, changes.space(), user, band).await?.unwrap_or_default();
     if expected != 0 && expected != before.revision {
-        let by = before.changes.last().map(|change| format!(", by {}", change.by)).unwrap_or_default();
-        return Err(StoreError::refused(format!(
-            "the quota of {user} is at revision {}{by}, and the change was made for {expected}; look again: \
-             borough quota status {user}",
-            before.revision
-        )));
+        let (what, look) = (format!("quota of {user}"), format!("borough quota status {user}"));
+        let by = before.changes.last().map(|change| &change.by);
+        return Err(StoreError::overtaken(&what, expected, before.revision, by, &look));
     }
     if *limit == before.set() {
         return Ok(before);
