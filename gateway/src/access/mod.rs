@@ -164,18 +164,31 @@ impl AccessService for AccessServer {
             .holders(right)
             .map(|(subject, by)| v1::list_holders_response::Holder { subject: subject.to_string(), by })
             .collect();
-        if let (ActionNeed::Own { .. }, Some(owner)) = (need, &owner) {
-            let own = AccessSubject::User(owner.clone());
-            let runs = table.holders(Right::RunJobs).find(|(subject, _)| *subject == own);
-            let named = holders.iter().any(|holder| holder.subject == own.to_string());
-            if let (Some((subject, by)), false) = (runs, named) {
-                let by = format!("{by}, for the own jobs");
-                holders.push(v1::list_holders_response::Holder { subject: subject.to_string(), by });
-            }
+        if matches!(need, ActionNeed::Own { .. }) {
+            let named: BTreeSet<String> = holders.iter().map(|holder| holder.subject.clone()).collect();
+            let runs =
+                table.holders(Right::RunJobs).filter(|(subject, _)| !named.contains(&subject.to_string()));
+            let own = runs.filter_map(|(subject, by)| {
+                let by = for_the_own(&subject, &by, owner.as_ref())?;
+                Some(v1::list_holders_response::Holder { subject: subject.to_string(), by })
+            });
+            holders.extend(own);
         }
         let denied = table.grants.iter().filter(|(_, grant)| grant.deny.contains(&right));
         let denied = denied.map(|(subject, _)| subject.to_string()).collect();
         Ok(Response::new(v1::ListHoldersResponse { holders, denied }))
+    }
+}
+
+/// What lets a subject change jobs of its own; `None` if those of `owner` are not its own.
+fn for_the_own(subject: &AccessSubject, by: &str, owner: Option<&Name>) -> Option<String> {
+    match (subject, owner) {
+        (AccessSubject::User(_), None) => Some(format!("{by}, for the own jobs")),
+        (AccessSubject::User(user), Some(owner)) => {
+            (user == owner).then(|| format!("{by}, for the own jobs"))
+        }
+        (AccessSubject::Group(_), None) => Some(format!("{by}, for the own jobs of its members")),
+        (AccessSubject::Group(_), Some(owner)) => Some(format!("{by}, if {owner} is a member")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use borough_model::{Name, TaskId};
+use borough_model::{JobId, Name, TaskId};
 use borough_proto::convert::{endpoint_to_message, name_from_text};
 use borough_proto::v1;
 use borough_proto::v1::name_service_server::NameService;
@@ -11,13 +11,16 @@ use borough_store::mirror::MirrorState;
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
-use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
+use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes};
 use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::page::{PagedList, page_cut, page_of, task_key, task_of_key};
+use crate::select::{JobSelection, selector_checked};
 use crate::status::status_from_field;
 
 /// Endpoints that are visited under one hold of the lock.
 const PART_ENDPOINTS: usize = 1_024;
+/// Endpoints that a page with a selector looks at, wanted or not.
+const LOOKS_MAX: usize = 65_536;
 
 /// The gRPC service of names.
 #[derive(Clone)]
@@ -53,11 +56,17 @@ impl NameService for NameServer {
     ) -> Result<Response<v1::ListEndpointsResponse>, Status> {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let filter = filter_of(&request.user, &request.job)?;
+        selector_checked("selector", &request.selector)?;
+        let mut selection = EndpointSelection::new(&request.selector);
         if let Some(page) = &request.page {
-            return Ok(Response::new(endpoints_of_page(cell, &filter, page).await?));
+            return Ok(Response::new(endpoints_of_page(cell, &filter, &mut selection, page).await?));
         }
-        let (endpoints, cursor) = endpoints_now(cell, &filter)?;
-        let endpoints = endpoints.iter().map(|endpoint| endpoint_to_message(&cell.name, endpoint)).collect();
+        let (user, job) = (filter.user.as_ref(), filter.job.as_ref());
+        let all = |state: &MirrorState| (state.endpoints_part(user, job, None, usize::MAX).0, state.cursor());
+        let (mut endpoints, cursor) = cell.state(all)?;
+        endpoints.retain(|(task, _)| selection.has(cell, task.job));
+        let decoded = endpoints.iter().filter_map(|(_, stored)| stored.decoded());
+        let endpoints = decoded.map(|endpoint| endpoint_to_message(&cell.name, &endpoint)).collect();
         let cursor = Some(cursor_to_message(cursor));
         Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor, next_page: String::new() }))
     }
@@ -77,11 +86,38 @@ impl NameService for NameServer {
     }
 }
 
+/// Says which endpoints a selector wants. Endpoints come by jobs, so each job is looked at once.
+struct EndpointSelection<'s> {
+    jobs: JobSelection<'s>,
+    last: Option<(JobId, bool)>,
+}
+
+impl<'s> EndpointSelection<'s> {
+    fn new(selector: &'s [v1::LabelMatch]) -> Self {
+        Self { jobs: JobSelection::new(selector), last: None }
+    }
+
+    /// Returns true if the labels of the endpoint's job meet all conditions. Takes the mirror's lock for a short time.
+    fn has(&mut self, cell: &CellContext, job: JobId) -> bool {
+        if self.jobs.is_all() {
+            return true;
+        }
+        if let Some((_, has)) = self.last.filter(|(last, _)| *last == job) {
+            return has;
+        }
+        let row = cell.mirror.read(|state| state.jobs().get(&job).cloned());
+        let has = row.is_some_and(|row| self.jobs.has_job(cell, &row));
+        self.last = Some((job, has));
+        has
+    }
+}
+
 /// The endpoints of a page. The cursor is the position before the first part: a watch from there shows what has changed
 /// meanwhile.
 async fn endpoints_of_page(
     cell: &CellContext,
     filter: &EndpointFilter,
+    selection: &mut EndpointSelection<'_>,
     request: &v1::PageRequest,
 ) -> Result<v1::ListEndpointsResponse, Status> {
     let list = PagedList::new(&cell.name, "endpoints");
@@ -89,18 +125,23 @@ async fn endpoints_of_page(
     let mut after = page.after.as_deref().and_then(task_of_key);
     let cursor = cell.state(MirrorState::cursor)?;
     // One more shows whether another page follows.
-    let (room, mut found) = (page.limit.saturating_add(1), Vec::new());
+    let (room, mut found, mut looked) = (page.limit.saturating_add(1), Vec::new(), 0_usize);
     loop {
         let (user, job) = (filter.user.as_ref(), filter.job.as_ref());
         let (part, last) = cell.mirror.read(|state| state.endpoints_part(user, job, after, PART_ENDPOINTS));
-        found.extend(part);
+        found.extend(part.into_iter().filter(|(task, _)| selection.has(cell, task.job)));
         after = last;
-        if after.is_none() || found.len() >= room {
+        looked = looked.saturating_add(PART_ENDPOINTS);
+        if after.is_none() || found.len() >= room || looked >= LOOKS_MAX {
             break;
         }
         tokio::task::yield_now().await;
     }
-    let (found, next) = page_of(found, &page, |(task, _)| task_key(*task));
+    let (found, mut next) = page_of(found, &page, |(task, _)| task_key(*task));
+    // The page has few rows, and others may follow.
+    if let (true, Some(after)) = (next.is_empty(), after) {
+        next = task_key(after);
+    }
     let decoded = found.iter().filter_map(|(task, stored)| Some((*task, stored.decoded()?)));
     let (tasks, endpoints): (Vec<TaskId>, Vec<v1::Endpoint>) =
         decoded.map(|(task, endpoint)| (task, endpoint_to_message(&cell.name, &endpoint))).unzip();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
+use super::name::CertificateName;
 use crate::file::file_read;
 
 /// The longest file that is read, in bytes: a list of some 100,000 revoked certificates.
@@ -64,6 +65,12 @@ impl TlsFiles {
     fn each(&self) -> impl Iterator<Item = &PathBuf> {
         let optional = [&self.certificate, &self.key, &self.revoked];
         std::iter::once(&self.authorities).chain(optional.into_iter().flatten())
+    }
+
+    /// Whose its own certificate is; `None` without one, or if it says nothing that Borough knows.
+    pub fn holder(&self) -> Option<CertificateName> {
+        let chain = certificates(self.certificate.as_deref()?).ok()?;
+        CertificateName::of(chain.first()?, None).ok()
     }
 
     pub(super) fn stamp(&self) -> FilesStamp {

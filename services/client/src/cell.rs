@@ -4,13 +4,24 @@ use borough_proto::v1::cell_service_client::CellServiceClient;
 use borough_proto::v1::name_service_client::NameServiceClient;
 use borough_proto::v1::watch_service_client::WatchServiceClient;
 use borough_proto::v1::{
-    Cell, CellSettings, Cursor, Endpoint, GetCellRequest, GetCellResponse, ListCellsRequest,
+    Cell, CellSettings, Cursor, Endpoint, GetCellRequest, GetCellResponse, LabelMatch, ListCellsRequest,
     ListEndpointsRequest, ListEndpointsResponse, ListEventsRequest, ListEventsResponse, PageRequest,
     UpdateCellRequest, UpdateCellResponse, WatchFilter,
 };
 
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
+
+/// Which endpoints are listed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct EndpointFilter {
+    /// Empty: of every user.
+    pub user: String,
+    /// Empty: of every job.
+    pub job: String,
+    /// Only endpoints of jobs with labels that meet all of these conditions.
+    pub selector: Vec<LabelMatch>,
+}
 
 impl Client {
     /// Every cell that the gateway serves.
@@ -59,32 +70,33 @@ impl Client {
         user: &str,
         job: &str,
     ) -> Result<(Vec<Endpoint>, Option<Cursor>), ClientError> {
-        let first = self.endpoint_list_page(user, job, PageRequest::default()).await?;
+        let filter = EndpointFilter { user: user.to_owned(), job: job.to_owned(), selector: Vec::new() };
+        let first = self.endpoint_list_page(&filter, PageRequest::default()).await?;
         let (mut endpoints, cursor, mut page) = (first.endpoints, first.cursor, first.next_page);
         while !page.is_empty() {
-            let answer = self.endpoint_list_page(user, job, PageRequest { limit: 0, page }).await?;
+            let answer = self.endpoint_list_page(&filter, PageRequest { limit: 0, page }).await?;
             endpoints.extend(answer.endpoints);
             page = answer.next_page;
         }
         Ok((endpoints, cursor))
     }
 
-    /// One page of [`Client::endpoint_list`].
+    /// One page of the endpoints that a filter chooses.
     ///
     /// # Errors
     /// As for every call.
     pub async fn endpoint_list_page(
         &self,
-        user: &str,
-        job: &str,
+        filter: &EndpointFilter,
         page: PageRequest,
     ) -> Result<ListEndpointsResponse, ClientError> {
         let message = ListEndpointsRequest {
             context: self.context_read(),
             cell: self.cell().to_owned(),
-            user: user.to_owned(),
-            job: job.to_owned(),
+            user: filter.user.clone(),
+            job: filter.job.clone(),
             page: Some(page),
+            selector: filter.selector.clone(),
         };
         self.call("ListEndpoints", message, rpc!(NameServiceClient.list_endpoints)).await
     }

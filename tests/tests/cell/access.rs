@@ -114,7 +114,14 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .await
         .ended(6)
         .warns("ann has no grant of administer");
-    with_token(&cell, &ann, &["auth", "grant", "user/ann", "--role", "admin"]).await.ended(6);
+    let refused = with_token(&cell, &ann, &["auth", "grant", "user/ann", "--role", "admin"]).await.ended(6);
+    refused.warns("the grant of user/ann was not changed").warns("no grant of administer");
+    let holders = cell.borough(&["auth", "who-can", "StopJob", "--owner", "ann"]).await.ended(0);
+    holders.prints("group/web").prints("has role runner, if ann is a member");
+    cell.borough(&["auth", "who-can", "StopJob"])
+        .await
+        .ended(0)
+        .prints("has role runner, for the own jobs of its members");
     // Nobody takes the production band.
     let web = cell.file("web.yaml", &format!("name: web\n{}", BATCH.replace("kind: batch\n", "")));
     let refused = with_token(&cell, &ann, &["job", "run", "--detach", &web]).await.ended(6);
@@ -123,6 +130,10 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .await
         .ended(2)
         .warns("has no quota in the production band");
+    let token = ann.display().to_string();
+    let edit = ["--yes", "--token-file", &token, "--user", "ann", "job", "edit", "crunch"];
+    let editor = [("VISUAL", ""), ("EDITOR", "sed -i -e '/^priority:/d' -e '$ a priority: 200'")];
+    cell.borough_with(&edit, &editor).await.ended(6).warns("has no quota in the production band");
     cell.borough(&["quota", "set", "ann", "--band", "production", "--tasks", "2"]).await.ended(0);
     until("the quota at the gateway", || async {
         let ran = with_token(&cell, &ann, &["job", "run", "--detach", &web]).await;

@@ -166,12 +166,23 @@ impl Drop for EncryptedCell {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn certificates_prove_roles_and_nothing_goes_unencrypted() {
     let mut cell = EncryptedCell::new();
-    cell.gateway_ready().await;
     let gateway = cell.grpc();
+    // A node speaks for itself alone. An agent that is given the certificate of another one says so and ends; this one
+    // gets it while it runs.
+    let own = cell.certificate("n1");
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let (state, line) = (cell.text("wrong-state"), ["agent", "--cell", "alpha", "--node", "n2", "--gateway"]);
+    let wrong = cell.program(&[&line[..], &[&gateway, "--state-dir", &state], &own[..]].concat()).ended(2);
+    wrong.warns("is the certificate of node n1 of cell alpha; this agent is for node n2 of cell alpha");
+    cell.issue("alpha/n2", "posing", &[]).ended(0);
+    cell.agent("posing", "posing", "n2", &gateway);
+    cell.logged("posing", "gateway").await;
+    for file in ["cert.pem", "key.pem"] {
+        fs::copy(cell.path("n1").join(file), cell.path("posing").join(file)).unwrap();
+    }
+    cell.gateway_ready().await;
     cell.agent("n1", "n1", "n1", &format!("https://{gateway}"));
     cell.node_ready("n1").await;
-    // A node speaks for itself alone.
-    cell.agent("posing", "n1", "n2", &gateway);
     cell.logged("posing", "this token is for node n1 of cell alpha").await;
     // Users have what the grants say.
     cell.ask("ann", &["node", "list"]).ended(6).warns("ann has no grant of read");
@@ -202,6 +213,7 @@ async fn nobody_poses_as_a_gateway() {
         (format!("127.0.0.1:{}", cell.ports.grpc()), format!("127.0.0.1:{}", cell.ports.http()));
     cell.gateway("false", "n2", &grpc, &http);
     cell.logged("false", "borough gateway").await;
+    cell.logged("false", "nobody will trust this role").await;
     let refused = cell.ask("operator", &["cell", "list"]).ended(5);
     refused.warns("certificate");
     let gateway = cell.grpc();

@@ -123,3 +123,77 @@ async fn labels_and_taints_are_set_by_labels_after_a_yes() {
     cell.borough(&["--yes", "job", "stop", "-l", "app!=none"]).await.ended(0);
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_changes_nothing_is_shown_of_jobs_with_labels() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let serving = |name: &str, app: &str| {
+        let job = json!({
+            "name": name, "labels": {"app": app}, "priority": 200,
+            "task": {
+                "command": ["sh", "-c", format!("echo from {name}; exec sleep 600")], "ports": ["http"],
+                "resources": {"cpu": "10m", "memory": "4MiB"}, "grace": "100ms",
+            },
+        });
+        job.to_string()
+    };
+    for (name, app) in [("front", "shop"), ("back", "shop"), ("mail", "post")] {
+        cell.run(&format!("{name}.json"), &serving(name, app)).await;
+    }
+    let big = json!({
+        "name": "big", "labels": {"app": "shop"},
+        "task": {"command": ["true"], "resources": {"cpu": "9000", "memory": "4MiB"}},
+    });
+    let big = cell.file("big.json", &big.to_string());
+    cell.borough(&["job", "run", "--detach", &big]).await.ended(0);
+
+    let names = cell.borough(&["name", "list", "-l", "app=shop", "-o", "json"]).await.ended(0).json();
+    let mut jobs = fields(&names, "job");
+    jobs.sort_by_key(ToString::to_string);
+    assert_eq!(jobs, ["back", "front"]);
+    let not = cell.borough(&["name", "list", "-l", "app!=shop", "--limit", "1", "-o", "json"]).await.ended(0);
+    assert_eq!(fields(&not.json(), "job"), ["mail"]);
+    cell.borough(&["name", "list", "-l", "ap=shop"])
+        .await
+        .ended(0)
+        .warns("no job of user tester has the label \"ap\", did you mean \"app\"?");
+
+    let why = cell.borough(&["why", "-l", "app=shop"]).await.ended(0);
+    why.prints("tester/big:\n  task 0: ").prints("tester/front: every task is placed");
+    let why = cell.borough(&["why", "big", "mail", "-o", "json"]).await.ended(0).json();
+    assert_eq!(fields(&why, "job"), ["tester/big"]);
+    cell.borough(&["why", "big", "nope"]).await.ended(3).warns("nope");
+    cell.borough(&["why"]).await.ended(2);
+    cell.borough(&["why", "big", "-l", "app=shop"]).await.ended(2);
+
+    let logs = cell.borough(&["job", "logs", "-l", "app=shop"]).await.ended(0);
+    let logs = logs.prints("front/0 | from front\n").prints("back/0 | from back\n");
+    assert!(!logs.stdout.contains("mail"), "{}", logs.stdout);
+    let logs = cell.borough(&["job", "logs", "mail", "back", "-o", "json"]).await.ended(0);
+    let texts: Vec<Value> = logs
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["text"].clone())
+        .collect();
+    assert_eq!(texts, ["from mail", "from back"]);
+    cell.borough(&["job", "logs", "mail", "nope"]).await.ended(3);
+    // Followed together, until all of them are over.
+    let (followed, ()) = tokio::join!(cell.borough(&["job", "logs", "-f", "front", "back", "mail"]), async {
+        cell.borough(&["job", "stop", "front", "back", "mail"]).await.ended(0);
+    });
+    let followed = followed.ended(0);
+    followed.prints("from front").prints("from back").prints("from mail");
+    cell.borough(&["job", "stop", "big"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn labels_that_a_changed_file_changes_are_in_the_event() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.json", &sleeper("web", 1, "shop")).await;
+    cell.run("web.json", &sleeper("web", 1, "post")).await;
+    let events = cell.borough(&["event", "list", "--job", "web"]).await.ended(0);
+    events.prints("labels: app: shop -> post;");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}

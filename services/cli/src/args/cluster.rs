@@ -289,6 +289,9 @@ pub enum NameVerb {
         /// List the endpoints of every user
         #[arg(short, long, conflicts_with = "target")]
         all: bool,
+        /// List only endpoints of jobs with labels like this
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
         #[command(flatten)]
         list: ListArguments,
     },

@@ -7,7 +7,7 @@ use borough_model::job::COUNT_MAX;
 use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
-use super::list::{JobLabels, ListArguments, TaskOrJobState, label_match, task_or_job_state};
+use super::list::{JobLabels, ListArguments, ShownJobLabels, TaskOrJobState, label_match, task_or_job_state};
 use super::log::{AttemptChoice, attempt};
 use super::number::{time_within, timeout, whole};
 use super::target::TargetError;
@@ -99,8 +99,10 @@ pub enum JobVerb {
 #[derive(Clone, Debug, Args)]
 pub struct JobLogArguments {
     /// [USER/]JOB
-    #[arg(value_name = "JOB")]
-    pub target: JobTarget,
+    #[arg(value_name = "JOB", required_unless_present = "label", conflicts_with_all = ["label", "all"])]
+    pub targets: Vec<JobTarget>,
+    #[command(flatten)]
+    pub labels: ShownJobLabels,
     /// Stream new output, over restarts, moves and changes of gateways, until the job is over
     #[arg(short, long)]
     pub follow: bool,

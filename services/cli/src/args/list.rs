@@ -37,6 +37,23 @@ pub struct JobLabels {
     pub all: bool,
 }
 
+/// Jobs by their labels, for verbs that change nothing.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ShownJobLabels {
+    /// Instead of names: every job of yours with labels like this
+    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelMatch>,
+    /// With --label: the jobs of every user
+    #[arg(short, long, requires = "label")]
+    pub all: bool,
+}
+
+impl From<ShownJobLabels> for JobLabels {
+    fn from(ShownJobLabels { label, all }: ShownJobLabels) -> Self {
+        Self { label, all }
+    }
+}
+
 /// One condition of `--label`. `==` is `=`, as Kubernetes has it.
 pub(super) fn label_match(text: &str) -> Result<LabelMatch, String> {
     let accepted = || "accepted: KEY=VALUE or KEY!=VALUE, with commas between".to_owned();

@@ -52,7 +52,8 @@ pub use job::{
 pub(crate) use label::label_change;
 pub use label::{LabelArgument, NameOrChange};
 pub use list::{
-    JobLabels, ListArguments, NodeStateOrCondition, TaskOrJobState, TaskStateOrCondition, WatchArguments,
+    JobLabels, ListArguments, NodeStateOrCondition, ShownJobLabels, TaskOrJobState, TaskStateOrCondition,
+    WatchArguments,
 };
 pub(crate) use list::{job_state_names, node_state_names, task_state_names, task_states_apart};
 pub use log::{AttemptChoice, LogShowArguments};
@@ -67,7 +68,7 @@ pub use store::{
 };
 pub(crate) use store_location::EMBEDDED;
 pub use store_location::StoreLocation;
-pub use target::{JobTarget, TaskTarget, WhyTarget};
+pub use target::{JobTarget, TaskTarget, WhyArguments, WhyTarget};
 pub(crate) use task::signal_names;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
@@ -239,11 +240,8 @@ pub enum Verb {
     #[command(subcommand)]
     Task(TaskVerb),
     /// Explain why tasks are not placed, or fail: which filters refused nodes, what would fit, how attempts ended
-    Why {
-        /// [USER/]JOB[/INDEX]
-        #[arg(value_name = "JOB")]
-        target: WhyTarget,
-    },
+    #[command(override_usage = "borough why [OPTIONS] <JOB[/INDEX]...|--label>")]
+    Why(WhyArguments),
     /// Explain the fields of a job file: their types, units, bounds, defaults and meaning
     Explain(ExplainArguments),
     /// Show nodes, label them, take them out of service, remove them, and make their tokens

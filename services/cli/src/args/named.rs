@@ -18,7 +18,9 @@ impl Verb {
             Self::Job(verb) => verb.target().cloned().map(NamedTarget::Job),
             Self::Rollout(verb) => verb.target().cloned().map(NamedTarget::Job),
             Self::Task(verb) => verb.named(),
-            Self::Why { target } => Some(NamedTarget::Job(target.job().clone())),
+            Self::Why(arguments) => {
+                only(&arguments.targets).map(|target| NamedTarget::Job(target.job().clone()))
+            }
             Self::Node(verb) => verb.node().map(|node| NamedTarget::Node(node.to_owned())),
             Self::Name(NameVerb::List { target, .. } | NameVerb::Watch { target }) => {
                 target.clone().map(NamedTarget::Job)
@@ -49,7 +51,7 @@ impl JobVerb {
                 Some(ScaleWord::Job(target)) => Some(target),
                 Some(ScaleWord::Number(_)) | None => None,
             },
-            Self::Logs(arguments) => Some(&arguments.target),
+            Self::Logs(arguments) => only(&arguments.targets),
             Self::Label { target: Some(NameOrChange::Name(target)), .. } | Self::History { target } => {
                 Some(target)
             }

@@ -5,8 +5,10 @@ use std::str::FromStr;
 use borough_client::{JobRef, TaskRef};
 use borough_model::Name;
 use borough_model::job::COUNT_MAX;
+use clap::Args;
 use thiserror::Error;
 
+use super::list::ShownJobLabels;
 use super::value_shown;
 
 /// Why a word names no job or no task.
@@ -57,6 +59,16 @@ pub struct WhyTarget {
     job: JobTarget,
     /// The task; absent: those of the job.
     pub index: Option<u32>,
+}
+
+/// `why`.
+#[derive(Clone, Debug, Args)]
+pub struct WhyArguments {
+    /// [USER/]JOB[/INDEX]
+    #[arg(value_name = "JOB", required_unless_present = "label", conflicts_with_all = ["label", "all"])]
+    pub targets: Vec<WhyTarget>,
+    #[command(flatten)]
+    pub labels: ShownJobLabels,
 }
 
 impl JobTarget {

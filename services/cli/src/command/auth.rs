@@ -10,7 +10,9 @@ use super::watch::{WatchedView, list_or_watch};
 use crate::args::{AuthVerb, CanIArguments, Global, GrantArguments, GrantEntries, RevokeArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{AccessAnswerView, GrantChangeView, GrantView, HolderView, Printer, RightView, RoleView};
+use crate::output::{
+    AccessAnswerView, Foreign, GrantChangeView, GrantView, HolderView, Printer, RightView, RoleView,
+};
 use crate::role;
 
 /// The arguments of `auth`, by the fields that they set.
@@ -117,10 +119,26 @@ async fn who_can(client: &Client, action: &str, owner: &str, printer: &Printer) 
     Ok(Code::Done)
 }
 
-/// The grant before a change.
+/// The grant before a change. Who may not read it may not change it either, and is told about the change.
 async fn grant_before(client: &Client, subject: &str) -> Result<Grant, Failure> {
-    let before = client.grant_get(subject).await.map_err(refused)?;
-    Ok(before.grant.unwrap_or_default())
+    let failure = match client.grant_get(subject).await.map_err(refused) {
+        Ok(before) => return Ok(before.grant.unwrap_or_default()),
+        Err(failure) => failure,
+    };
+    if failure.code() != Code::NotAllowed {
+        return Err(failure);
+    }
+    let question =
+        AccessQuestion { action: Right::Administer.name().to_owned(), ..AccessQuestion::default() };
+    match client.access_check(question).await {
+        Ok(answer) if !answer.allowed => {
+            let text = format!("the grant of {subject} was not changed: {}", Foreign::from(answer.reason));
+            let hint =
+                format!("an administrator runs: borough auth grant user/{} --role admin", client.user());
+            Err(Failure::new(Code::NotAllowed, text).with_hint(hint))
+        }
+        _ => Err(failure),
+    }
 }
 
 async fn grant(client: &Client, arguments: &GrantArguments, printer: &Printer) -> Result<Code, Failure> {

@@ -52,7 +52,7 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Job(verb) => block_on(job::run(global, verb, printer)),
         Verb::Rollout(verb) => block_on(rollout::run(global, verb, printer)),
         Verb::Task(verb) => block_on(task::run(global, verb, printer)),
-        Verb::Why { target } => block_on(why::run(global, &target, printer)),
+        Verb::Why(arguments) => block_on(why::run(global, arguments, printer)),
         Verb::Explain(arguments) => explain::run(&arguments, printer),
         Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(global, &arguments, printer),
         Verb::Node(verb) => block_on(node::run(global, verb, printer)),

@@ -1,10 +1,11 @@
 //! `name list` and `name watch`.
 
-use borough_client::{Client, EndpointItem, JobRef};
+use borough_client::{Client, EndpointFilter, EndpointItem, JobRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::list::{NoRows, list_page};
+use super::selected::jobs_selected;
 use super::unknown::job_awaited;
 use super::watch::{ANSWERS_AGAIN, WatchedView, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
@@ -15,12 +16,17 @@ use crate::output::{EndpointChangeView, EndpointView, Printer};
 pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        NameVerb::List { target, all, list } => {
+        NameVerb::List { target, all, label, list } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
+            if target.is_none() {
+                jobs_selected(&client, &job.user, &label, printer).await?;
+            }
             let is_once = !list.watching.watch;
+            let (user, name) = (job.user.clone(), job.name.clone());
+            let listed = EndpointFilter { user, job: name, selector: label.clone() };
             let fetch = async |page: PageRequest| {
                 let is_first = page.page.is_empty();
-                let answer = client.endpoint_list_page(&job.user, &job.name, page).await?;
+                let answer = client.endpoint_list_page(&listed, page).await?;
                 // A job with an endpoint exists. Only an empty list may be one of no job.
                 if is_once && is_first && answer.endpoints.is_empty() {
                     job_known(&client, &job).await?;
@@ -28,19 +34,16 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
                 Ok(list_page::<_, EndpointView>(answer.endpoints, answer.next_page))
             };
             let (user, name) = (job.user.clone(), job.name.clone());
-            let filter = WatchFilter { user, job: name, endpoints: true, ..WatchFilter::default() };
+            let chosen = !name.is_empty() || !label.is_empty();
+            let filter =
+                WatchFilter { user, job: name, endpoints: true, selector: label, ..WatchFilter::default() };
             let others: &[_] = match &target {
                 Some(_) => &[("what its tasks do", "borough job status JOB")],
                 None if all => &[],
                 None => &[("of every user", "borough name list --all")],
             };
-            let none = NoRows {
-                rows: "endpoints",
-                user: Some(&job.user),
-                cell: client.cell(),
-                chosen: !job.name.is_empty(),
-                others,
-            };
+            let none =
+                NoRows { rows: "endpoints", user: Some(&job.user), cell: client.cell(), chosen, others };
             let watched = WatchedView::Cell(client.clone(), filter);
             return list_or_watch(watched, &list, none.text(), printer, fetch).await;
         }

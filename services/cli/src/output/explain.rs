@@ -9,6 +9,8 @@ use super::{ExitView, Foreign, RolloutOutput, count_with_surge};
 /// Why similar tasks are not placed, or do not run as they should.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ExplanationView {
+    /// `USER/JOB`; null where the object around it names the job.
+    pub(crate) job: Option<Foreign>,
     pub(crate) indexes: Vec<u32>,
     pub(crate) summary: Foreign,
     /// The summary without what the other fields say.
@@ -94,6 +96,7 @@ impl From<v1::Explanation> for ExplanationView {
         let losses = explanation.losses.into_iter();
         let nearest = explanation.nearest.into_iter();
         Self {
+            job: None,
             indexes: explanation.indexes,
             summary: explanation.summary.into(),
             headline: explanation.headline.into(),
@@ -140,7 +143,8 @@ impl ExplanationView {
             !view.indexes.is_empty() && view.indexes.iter().all(|index| surging.contains(index))
         };
         let views = explanations.into_iter().map(Self::from);
-        views.map(|view| Self { surges: surges(&view), ..view }).collect()
+        let name = Foreign::from(format!("{}/{}", job.user, job.name));
+        views.map(|view| Self { surges: surges(&view), job: Some(name.clone()), ..view }).collect()
     }
 
     /// The rollout of a job, if it is not done, or if it takes back what has failed.
@@ -156,7 +160,8 @@ impl ExplanationView {
         let summary = format!("{headline}; {next}");
         let explanation =
             v1::Explanation { summary, headline, details: vec![next], ..v1::Explanation::default() };
-        Some(Self { rollout: Some(rollout), ..Self::from(explanation) })
+        let name = Foreign::from(format!("{}/{}", job.user, job.name));
+        Some(Self { rollout: Some(rollout), job: Some(name), ..Self::from(explanation) })
     }
 
     /// The explanation without its tasks: the headline, and a line per fact.

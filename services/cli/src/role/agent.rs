@@ -1,10 +1,13 @@
 //! `borough agent`: the agent of one node, until a signal ends it. Its tasks keep running.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use borough_agent::{AgentConfig, PressureLimits};
 use borough_kv::env::{SystemClock, SystemRng};
+use borough_model::Name;
+use borough_proto::tls::{CertificateName, TlsFiles};
 use borough_proto::v1;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +39,22 @@ pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Fa
     Ok(Code::Done)
 }
 
+/// Refuses the certificate of another node: no gateway would take it, however often the agent asks.
+fn own_certificate(files: Option<&TlsFiles>, cell: &str, node: &Name) -> Result<(), Failure> {
+    let Some(holder) = files.and_then(TlsFiles::holder) else { return Ok(()) };
+    let CertificateName::Node { cell: its_cell, node: its_node } = &holder else { return Ok(()) };
+    if its_cell.as_str() == cell && its_node == node {
+        return Ok(());
+    }
+    let file = files.and_then(|files| files.certificate.as_deref()).unwrap_or_else(|| Path::new(""));
+    let text = format!(
+        "{} is the certificate of node {its_node} of cell {its_cell}; this agent is for node {node} of cell {cell}",
+        file.display()
+    );
+    let hint = format!("issue one for it: borough auth ca issue {cell}/{node} --to DIRECTORY");
+    Err(Failure::new(Code::Usage, text).with_hint(hint))
+}
+
 fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
     // The certificate of a node says which node it is.
     let proves_itself = global.token_file.is_some() || global.tls.tls_cert.is_some();
@@ -52,6 +71,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
         ));
     };
     let cell = cell.clone();
+    own_certificate(global.tls.files().as_ref(), &cell, &arguments.node)?;
     let token = global.token_file.as_deref().map(node_secret_read).transpose()?;
     let connector = crate::connect::connector(global.tls.files())?;
     let task_users = arguments.users.task_users()?;

@@ -9,7 +9,7 @@ use borough_kv::Database;
 use borough_kv::env::{SystemClock, SystemRng};
 use borough_kv::secret::Secret;
 use borough_model::Name;
-use borough_proto::tls::{ClientTls, ServerTls, TlsError, TlsFiles};
+use borough_proto::tls::{CertificateName, ClientTls, ServerTls, TlsError, TlsFiles};
 use borough_store::cell::CellMeta;
 use borough_store::error_chain;
 use prometheus_client::registry::Registry;
@@ -182,8 +182,9 @@ fn tls_of(global: &Global, arguments: &StoreArguments, roles: &Roles) -> Result<
     let refused = |error: TlsError| Failure::new(Code::Refused, error_chain(&error)).with_hint(TLS_HINT);
     if let Some(files) = global.tls.files() {
         let client = ClientTls::load(files.clone()).map_err(refused)?;
-        let server =
-            ServerTls::load(TlsFiles { revoked: arguments.tls_crl.clone(), ..files }).map_err(refused)?;
+        let server = ServerTls::load(TlsFiles { revoked: arguments.tls_crl.clone(), ..files.clone() })
+            .map_err(refused)?;
+        holder_warn(&files, roles);
         return Ok(Some(GatewayTls { server, client }));
     }
     let open =
@@ -196,6 +197,21 @@ fn tls_of(global: &Global, arguments: &StoreArguments, roles: &Roles) -> Result<
                 .with_hint(format!("give --tls-ca, --tls-cert and --tls-key ({TLS_HINT}), or --plaintext")))
         }
         _ => Ok(None),
+    }
+}
+
+/// Says that nobody will trust the role, if its certificate is that of something else.
+fn holder_warn(files: &TlsFiles, roles: &Roles) {
+    let fits = if roles.grpc.is_some() { CertificateName::Gateway } else { CertificateName::Control };
+    if let Some(holder) =
+        files.holder().filter(|holder| *holder != fits && *holder != CertificateName::Gateway)
+    {
+        let (is, needs) = (holder.path(), fits.path());
+        tracing::warn!(
+            is,
+            needs,
+            "the certificate is for something else; nobody will trust this role with it"
+        );
     }
 }
 

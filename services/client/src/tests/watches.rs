@@ -124,6 +124,18 @@ async fn a_watch_without_a_gateway_says_so_once_and_goes_on() {
     assert_eq!(index(watch.next().await.unwrap().unwrap()), 20);
 }
 
+#[tokio::test]
+async fn a_watch_says_that_a_gateway_answers_again_before_anything_changes() {
+    let address = closed_port();
+    let client = client(&[&address], |config| config.watch_patience = Some(Duration::from_secs(600)));
+    let mut watch = client.watch_cell(WatchFilter::default(), Some(fake::cursor(7)));
+    assert!(matches!(watch.next().await, Some(Ok(CellItem::Absent(_)))));
+    let fake = fake::start_at(&address).await;
+    assert!(fake.script.watches.lock().is_empty(), "the stream stays open and has nothing to say");
+    let next = watch.next().await.unwrap().unwrap();
+    assert!(matches!(&next, CellItem::Bookmark(at) if *at == fake::cursor(7)), "{next:?}");
+}
+
 type Event = watch_endpoints_response::Event;
 
 fn event(stamp: u8, event: Event) -> Result<WatchEndpointsResponse, Status> {

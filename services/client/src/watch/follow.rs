@@ -1,6 +1,7 @@
 //! Keeps a server's stream open over broken connections, by the rules of [`Resumption`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_proto::v1::Cursor;
 use tonic::{Code, Status, Streaming};
@@ -10,6 +11,9 @@ use crate::error::ClientError;
 use crate::outage::{GatewayAbsence, Outage, OutageStep};
 use crate::retry::worth_repeating;
 use crate::watch::resumption::Resumption;
+
+/// A stream that stays open so long without a message shows that a gateway answers again.
+const ANSWERED_AFTER: Duration = Duration::from_secs(1);
 
 /// A kind of watch: how to open it, and how to read its messages.
 pub(crate) trait WatchFeed: Send + Sync + 'static {
@@ -57,6 +61,8 @@ pub(crate) struct WatchFollower<F: WatchFeed> {
     outage: Option<Outage>,
     /// What the last of these tries came to.
     failed: Option<Box<Status>>,
+    /// It was said that no gateway answers, and nothing has come since.
+    told: bool,
 }
 
 /// Why a stream has ended.
@@ -72,20 +78,28 @@ impl<F: WatchFeed> WatchFollower<F> {
     pub(crate) fn new(client: Client, feed: F, base: Option<Cursor>) -> Self {
         let feed = Arc::new(feed);
         let resumption = Resumption::after(base);
-        Self { client, feed, resumption, stream: None, attempts: 0, outage: None, failed: None }
+        Self { client, feed, resumption, stream: None, attempts: 0, outage: None, failed: None, told: false }
     }
 
     /// The next item; waits for it.
     pub(crate) async fn next(&mut self) -> Result<Followed<F::Message>, ClientError> {
         loop {
             let message = match self.message().await {
-                Ok(message) => message,
+                Ok(Some(message)) => message,
+                // Nothing has changed, and the consumer must not wait for the next change to learn that this goes on.
+                Ok(None) => {
+                    self.answered();
+                    match self.resumption.reopened() {
+                        Some(cursor) => return Ok(Followed::Bookmark(cursor)),
+                        None => continue,
+                    }
+                }
                 Err(broken) => match self.broken(broken).await? {
                     Some(item) => return Ok(item),
                     None => continue,
                 },
             };
-            (self.attempts, self.outage, self.failed) = (0, None, None);
+            self.answered();
             let cursor = F::cursor(&message).cloned();
             if F::is_bookmark(&message) {
                 let Some(cursor) = cursor else { continue };
@@ -103,8 +117,13 @@ impl<F: WatchFeed> WatchFollower<F> {
         }
     }
 
-    /// The next message. Opens the stream first if none is open.
-    async fn message(&mut self) -> Result<F::Message, Break> {
+    fn answered(&mut self) {
+        (self.attempts, self.outage, self.failed, self.told) = (0, None, None, false);
+    }
+
+    /// The next message. Opens the stream first if none is open. `None`: after an outage that was told, a stream is
+    /// open again and has nothing to say.
+    async fn message(&mut self) -> Result<Option<F::Message>, Break> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             None => {
@@ -121,8 +140,16 @@ impl<F: WatchFeed> WatchFollower<F> {
                 self.stream.insert(opened)
             }
         };
-        match stream.message().await {
-            Ok(Some(message)) => Ok(message),
+        let next = if self.told {
+            match tokio::time::timeout(ANSWERED_AFTER, stream.message()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(None),
+            }
+        } else {
+            stream.message().await
+        };
+        match next {
+            Ok(Some(message)) => Ok(Some(message)),
             // A gateway ends a watch only when it shuts down.
             Ok(None) => Err(Break::Repeat(None)),
             Err(status) => Err(sort(&self.client, status)),
@@ -137,6 +164,7 @@ impl<F: WatchFeed> WatchFollower<F> {
             Break::Fatal(error) => return Err(error),
             Break::Outage(OutageStep::Tell) => {
                 let error = self.client.unreachable_after(self.attempts, self.failed.clone());
+                self.told = true;
                 return Ok(Some(Followed::Absent(GatewayAbsence::told(error, patience))));
             }
             Break::Outage(OutageStep::GiveUp) => {

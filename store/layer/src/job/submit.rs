@@ -7,6 +7,7 @@ use borough_model::job::{
     AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, fields_fixed, job_new,
     spec_with_scheduler,
 };
+use borough_model::journal::ValueChange;
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
 
@@ -100,6 +101,7 @@ async fn update(
                 return Err(StoreError::NeedsUpdate { job: before.id, changes: fixed });
             }
             let mut row = before.clone();
+            changes.values_push(ValueChange::of_labels(&in_force.labels, &spec.labels));
             if spec.priority != row.priority {
                 row = priority_set(tx, changes, &row, &in_force, spec.priority).await?;
             }

@@ -11,8 +11,8 @@ use super::progress::{Goal, NextAttempt};
 use super::restart::{RestartStopped, restart_job, running_check};
 use super::wait::{WaitingOutput, wait};
 use crate::args::{
-    Global, JobChoice, JobLabels, JobTarget, RESTART_TIMEOUT, RestartArguments, RestartFrom, StopArguments,
-    WaitArguments,
+    Global, JobChoice, JobLabels, JobTarget, RESTART_TIMEOUT, RestartArguments, RestartFrom, ShownJobLabels,
+    StopArguments, WaitArguments,
 };
 use crate::command::bulk::{
     BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
@@ -87,6 +87,15 @@ impl ChosenJobs {
         let names = jobs.iter().map(|job| named(job).to_string()).collect();
         Ok(Self { jobs, names, by: ChosenBy::Labels })
     }
+}
+
+/// The jobs that labels choose, for verbs that change nothing.
+pub(in crate::command) async fn jobs_shown(
+    client: &Client,
+    labels: ShownJobLabels,
+) -> Result<Vec<JobRef>, Failure> {
+    let chosen = ChosenJobs::read(client, &labels.into(), &[], "jobs").await?;
+    Ok(chosen.jobs.iter().map(named).collect())
 }
 
 fn named(job: &Job) -> JobRef {

@@ -172,6 +172,10 @@ impl<'d> Draft<'d> {
             ClientError::Refused(refusal) if refusal.code == Status::InvalidArgument => {
                 Unplanned::Mistake(error.into())
             }
+            // For a plan this is an answer like others; here nothing can be applied.
+            ClientError::Refused(refusal) if refusal.reason == "ACCESS_REFUSED" => {
+                Unplanned::Other(Failure::new(Code::NotAllowed, refusal.to_string()))
+            }
             _ => Unplanned::Other(error.into()),
         })?;
         // A step of a rollout changes the revision as well, and is nobody's change.

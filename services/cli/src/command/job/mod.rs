@@ -17,7 +17,7 @@ mod wait;
 
 use borough_client::{JobFilter, TaskFilter};
 
-pub(super) use self::bulk::{ChosenJobs, FitJobs, all_again};
+pub(super) use self::bulk::{ChosenJobs, FitJobs, all_again, jobs_shown};
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;
@@ -77,7 +77,7 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Logs(arguments) => {
             let client = connect::cell_client(global).await?;
-            logs::logs(&client, &arguments, printer).await
+            logs::logs(&client, arguments, printer).await
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;

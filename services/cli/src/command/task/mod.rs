@@ -92,8 +92,14 @@ async fn tasks_list(
         tasks: true,
         ..WatchFilter::default()
     };
+    // A condition chooses tasks of jobs that are over as well.
+    let has_ended = filter.ended || !filter.conditions.is_empty();
     let others: &[_] = if !filter.job.is_empty() || !filter.node.is_empty() {
         &[]
+    } else if filter.user.is_empty() && has_ended {
+        &[]
+    } else if has_ended {
+        &[("of every user", "borough task list --all")]
     } else if filter.user.is_empty() {
         &[("ended ones too", "borough task list --all --ended")]
     } else {

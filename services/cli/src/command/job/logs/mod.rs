@@ -1,4 +1,4 @@
-//! `job logs`: the output of every task of a job, each line whole and under the name of its task.
+//! `job logs`: the output of every task of a job, or of several, each line whole and under the name of its task.
 //!
 //! With `--follow`, a watch of the job says which attempts there are, and one reader per task reads them in order. All
 //! readers use one connection. A slow terminal stops the readers, and then the agents: what is not read stays in files.
@@ -9,7 +9,7 @@ mod seen;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_client::{CellItem, Client, LogQuery, TaskRef};
+use borough_client::{CellItem, Client, JobRef, LogQuery, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::watch_response::Change;
 use borough_proto::v1::{Cursor, Job, JobState, PageRequest, Task, WatchFilter};
@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::reader::{Shown, TaskReader, attempt_read};
 use self::seen::{AttemptsSeen, LogScope};
+use super::bulk::jobs_shown;
 use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
@@ -35,10 +36,49 @@ const TRIES_MAX: u32 = 4;
 
 pub(super) async fn logs(
     client: &Client,
-    arguments: &JobLogArguments,
+    mut arguments: JobLogArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let job = arguments.target.resolve(client.user());
+    let mut jobs: Vec<JobRef> =
+        arguments.targets.iter().map(|target| target.resolve(client.user())).collect();
+    if jobs.is_empty() {
+        jobs = jobs_shown(client, std::mem::take(&mut arguments.labels)).await?;
+    }
+    let (arguments, mut first) = (&arguments, true);
+    let mut each = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        each.push(all_logs(client, arguments, job, std::mem::take(&mut first), printer).await?);
+    }
+    if !arguments.follow {
+        let mut codes = Vec::with_capacity(each.len());
+        for (all, _, _) in each {
+            codes.push(all.read().await?);
+        }
+        return Ok(code_of_all(&codes));
+    }
+    let following = each.into_iter().map(|(all, known, cursor)| all.follow(known, cursor));
+    Ok(code_of_all(&futures::future::try_join_all(following).await?))
+}
+
+/// The code of several jobs: that of all of them, or that something failed.
+fn code_of_all(codes: &[Code]) -> Code {
+    let bad: Vec<Code> = codes.iter().copied().filter(|code| *code != Code::Done).collect();
+    match bad.as_slice() {
+        [] => Code::Done,
+        [first, rest @ ..] if bad.len() == codes.len() && rest.iter().all(|code| code == first) => *first,
+        _ => Code::Failed,
+    }
+}
+
+/// What shows the output of one job, with the job and the position after which its watch begins. The `first` of several
+/// says for all of them that no gateway answers.
+async fn all_logs<'a>(
+    client: &'a Client,
+    arguments: &JobLogArguments,
+    job: JobRef,
+    first: bool,
+    printer: &'a Printer,
+) -> Result<(AllLogs<'a>, Job, Option<Cursor>), Failure> {
     let answer = client.job_get(&job).await?;
     let known = answer.job.unwrap_or_default();
     absent_refuse(arguments.task.iter().map(|range| *range.end()), &job, count_with_surge(&known))?;
@@ -53,9 +93,10 @@ pub(super) async fn logs(
         printer,
         failed: UnreadAttempts::default(),
         seen: AttemptsSeen::default(),
+        says_absence: first,
         is_absent: false,
     };
-    if query.follow { all.follow(known, answer.cursor).await } else { all.read().await }
+    Ok((all, known, answer.cursor))
 }
 
 /// Returns true if no task of the job writes any more.
@@ -99,6 +140,8 @@ struct AllLogs<'a> {
     printer: &'a Printer,
     failed: UnreadAttempts,
     seen: AttemptsSeen,
+    /// Whether it says that no gateway answers: of several jobs that are followed, one does.
+    says_absence: bool,
     /// It was said that no gateway answers, and none has since.
     is_absent: bool,
 }
@@ -178,6 +221,7 @@ impl AllLogs<'_> {
     /// Says once that no gateway answers, and that one does again.
     fn answered(&mut self, item: Option<&CellItem>) {
         match item {
+            Some(CellItem::Absent(_)) if !self.says_absence => {}
             Some(CellItem::Absent(absence)) => {
                 self.printer.remark(&absence_text(absence));
                 self.is_absent = true;
