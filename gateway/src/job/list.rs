@@ -89,7 +89,18 @@ pub fn job_message(cell: &CellContext, row: &JobRow) -> v1::Job {
     if let Some(rollout) = &mut job.rollout {
         rollout.progress = progress.map(|progress| progress.message(row));
     }
+    job.alloc_jobs = alloc_jobs(&cell.mirror, row);
     job
+}
+
+/// The names of the jobs in an alloc set that have not ended.
+fn alloc_jobs(mirror: &MirrorHandle, row: &JobRow) -> Vec<String> {
+    let Some(members) = row.alloc_members().filter(|members| !members.is_empty()) else { return Vec::new() };
+    mirror.read(|state| {
+        let rows = members.iter().filter_map(|job| state.jobs().get(job));
+        let alive = rows.filter(|row| !matches!(row.state, JobState::Ended { .. }));
+        alive.map(|row| row.name.to_string()).collect()
+    })
 }
 
 /// How far a rollout is, counted in parts.
@@ -154,7 +165,9 @@ fn task_progress(task: &TaskRow, fit: AttemptFit) -> TaskProgress {
 /// As [`job_message`], with the spec in force as the mirror keeps it.
 pub fn job_message_of(cell: &CellContext, row: &JobRow, stored: Option<&StoredSpec>) -> v1::Job {
     let spec = stored.and_then(|stored| stored.decoded(&row.name));
-    job_to_message(&cell.name, row, spec.as_ref(), job_counts(&cell.mirror, row))
+    let mut job = job_to_message(&cell.name, row, spec.as_ref(), job_counts(&cell.mirror, row));
+    job.alloc_jobs = alloc_jobs(&cell.mirror, row);
+    job
 }
 
 /// The jobs of one page, by their keys: it keeps the first behind the page's begin, and one more that shows that others

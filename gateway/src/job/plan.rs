@@ -8,10 +8,11 @@ use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
-    change_class, fields_fixed, runs_alike, spec_diff, spec_with_scheduler,
+    change_class, fields_fixed, member_check, member_fits, runs_alike, set_holds, spec_diff,
+    spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
-use borough_model::{JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
+use borough_model::{FieldError, JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
 use borough_scheduler_core::{DryRun, EvictionReport, Explanation, ReplacedAttempts, VictimReport, dry_run};
@@ -74,6 +75,7 @@ fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
     let endless = match kind {
         JobKind::Service => "is a service",
         JobKind::Daemon => "serves its nodes",
+        JobKind::AllocSet => "holds its places",
         JobKind::Batch => "starts again after each end",
     };
     match after.condition {
@@ -232,6 +234,10 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         ..v1::PlanJobResponse::default()
     };
     let mut rollout = PlannedRollout::default();
+    if let Err(error) = alloc_checked(state, live.map(|row| &**row), spec) {
+        response.refusal = format!("job {}/{}: {error}", spec.user, spec.name);
+        return (response, rollout);
+    }
     if let Some((row, current)) = &current {
         if row.state == JobState::Stopping {
             response.refusal = format!(
@@ -275,6 +281,28 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         response.stopped = above.map(|task| task.id.index).collect();
     }
     (response, rollout)
+}
+
+/// Checks what a submission checks about allocs.
+fn alloc_checked(state: &MirrorState, live: Option<&JobRow>, spec: &JobSpec) -> Result<(), FieldError> {
+    let with_spec = |row: &JobRow| Some((row.clone(), state.spec_of(row)?.in_force(row)));
+    let alive = |row: &JobRow| {
+        let members = row.alloc_members().unwrap_or_default().iter();
+        let rows = members.filter_map(|job| state.jobs().get(job)).filter(|row| !is_over(row));
+        rows.filter_map(|row| with_spec(row)).collect::<Vec<_>>()
+    };
+    if let Some(row) = live.filter(|row| row.alloc_members().is_some()) {
+        return alive(row).iter().try_for_each(|(_, member)| set_holds(spec, member));
+    }
+    let name = spec.alloc_set.as_ref();
+    let set = name.and_then(|name| state.job_by_name(&spec.user, name)).filter(|row| !is_over(row));
+    let set = set.and_then(|row| with_spec(row));
+    let set = set.as_ref().map(|(row, spec)| (row, spec));
+    match (live, set) {
+        // It is in the set already: another one is refused as a field that it keeps.
+        (Some(_), set) => set.map_or(Ok(()), |(_, set)| member_fits(spec, set)),
+        (None, set) => member_check(spec, set, set.map_or(0, |(row, _)| alive(row).len())),
+    }
 }
 
 /// The attempts that a rollout of `spec` would replace, in its order: first those that serve nobody.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use borough_model::job::JobKind;
 use borough_model::node::{
     AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement,
     node_packages_kept,
 };
 use borough_model::task::ResizeRefused;
-use borough_model::{Incarnation, JobSpec, NodeId, Resources, TaskId, TaskRow};
+use borough_model::{Incarnation, JobSpec, Name, NodeId, Resources, TaskId, TaskRow};
 use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
@@ -176,18 +177,29 @@ pub(crate) struct MirrorRows<'a> {
 impl DeliverySource for MirrorRows<'_> {
     fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem> {
         let job = attempt.task.job;
-        let (row, spec, granting, node) = self.mirror.read(|state| {
+        let (row, spec, granting, node, alloc) = self.mirror.read(|state| {
             let row = state.tasks().get(&attempt.task);
             let node = row.and_then(|row| state.nodes().get(&row.node?));
             let spec = row.and_then(|row| state.spec(job, row.spec_version));
             let granting = row.and_then(|row| state.spec(job, row.resize_ordered()?.version));
-            (row.cloned(), spec, granting, node.cloned())
+            let place = row.and_then(|row| row.in_alloc());
+            let alloc = place.and_then(|place| {
+                let alloc = state.tasks().get(&place.alloc)?;
+                let is_same = alloc.incarnation == place.attempt;
+                is_same.then(|| Some(in_alloc_to_message(alloc, &state.jobs().get(&alloc.id.job)?.name)))?
+            });
+            (row.cloned(), spec, granting, node.cloned(), alloc)
         });
         match command {
             Command::Run | Command::Resize(_) => {
                 let (row, node) = (row?, node?);
                 let key = (job, row.spec_version);
                 let mut assignment = assignment(self.cell, &row, spec.as_deref()?, &node);
+                // Its alloc is gone: the controller is about to stop it.
+                if row.in_alloc().is_some() && alloc.is_none() {
+                    return None;
+                }
+                assignment.alloc = alloc;
                 if let Command::Resize(order) = command {
                     assignment.resize = Some(resize_order(&row, order, granting.as_deref())?);
                 }
@@ -202,6 +214,16 @@ impl DeliverySource for MirrorRows<'_> {
         let spec = self.mirror.read(|state| state.spec(job, version))?;
         let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
         Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(&spec)) })
+    }
+}
+
+/// The alloc of an attempt.
+fn in_alloc_to_message(alloc: &TaskRow, set: &Name) -> v1::InAlloc {
+    let attempt = DesiredAttempt { task: alloc.id, incarnation: alloc.incarnation };
+    v1::InAlloc {
+        attempt: Some(attempt_to_message(attempt)),
+        set: set.to_string(),
+        ports: ports_to_message(&alloc.ports),
     }
 }
 
@@ -246,6 +268,8 @@ pub(crate) fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeR
         exclusive_cores: spec.task.exclusive_cores,
         healthy_after_ms: healthy_after_ms(row.failures),
         resize: None,
+        alloc: None,
+        is_alloc: spec.kind == JobKind::AllocSet,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use borough_model::node::NodeRow;
 use borough_model::{JobRow, Name, NodeId, TaskId, TaskRow};
-use borough_proto::convert::{TaskContext, name_from_text, task_to_message};
+use borough_proto::convert::{TaskContext, name_from_text, resources_to_message, task_to_message};
 use borough_proto::v1;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
@@ -19,13 +19,41 @@ pub(super) struct TaskNodes {
     pub own: Option<Arc<NodeRow>>,
     /// Where its last attempt ended.
     pub of_exit: Option<Arc<NodeRow>>,
+    /// The alloc set that it is in.
+    pub alloc_set: Option<Arc<JobRow>>,
+    /// The tasks in it, if it is an alloc, with the rows of their jobs.
+    pub inside: Vec<(Arc<JobRow>, Arc<TaskRow>)>,
+}
+
+/// Tasks in an alloc that a message lists.
+const INSIDE_MAX: usize = 64;
+
+/// The tasks in an alloc.
+fn tasks_inside(state: &MirrorState, alloc: &TaskRow) -> Vec<(Arc<JobRow>, Arc<TaskRow>)> {
+    let job = |job| state.jobs().get(job);
+    if job(&alloc.id.job).is_none_or(|row| row.alloc_members().is_none()) {
+        return Vec::new();
+    }
+    let node = alloc.charged_node();
+    let there = node.into_iter().flat_map(|node| state.node_tasks(node));
+    let inside = there.filter(|task| {
+        task.in_alloc().is_some_and(|place| place.alloc == alloc.id && place.attempt == alloc.incarnation)
+    });
+    let named = inside.filter_map(|task| Some((Arc::clone(job(&task.id.job)?), Arc::clone(task))));
+    named.take(INSIDE_MAX).collect()
 }
 
 impl TaskNodes {
     /// The nodes that the message of a task names.
     pub(super) fn of(state: &MirrorState, row: &TaskRow) -> Self {
         let node = |id: Option<NodeId>| -> Option<Arc<NodeRow>> { state.nodes().get(&id?).map(Arc::clone) };
-        Self { own: node(row.node), of_exit: node(row.exit.as_ref().and_then(|exit| exit.node)) }
+        let alloc_set = row.in_alloc().and_then(|place| state.jobs().get(&place.alloc.job)).map(Arc::clone);
+        Self {
+            own: node(row.node),
+            of_exit: node(row.exit.as_ref().and_then(|exit| exit.node)),
+            alloc_set,
+            inside: tasks_inside(state, row),
+        }
     }
 }
 
@@ -49,8 +77,18 @@ pub(super) fn task_message_of(
         host: nodes.own.as_ref().map(|row| row.host.clone()).unwrap_or_default(),
         exit_node: name(nodes.of_exit.as_ref()),
         usage: session.and_then(|session| session.usage(attempt)),
+        alloc_set: nodes.alloc_set.as_ref().map(|set| set.name.to_string()).unwrap_or_default(),
+        inside: nodes.inside.iter().map(|(job, task)| inside_message(job, task)).collect(),
     };
     task_to_message(job, row, context)
+}
+
+fn inside_message(job: &JobRow, task: &TaskRow) -> v1::TaskInside {
+    v1::TaskInside {
+        job: job.name.to_string(),
+        index: task.id.index,
+        resources: task.in_alloc().map(|place| resources_to_message(&place.resources)),
+    }
 }
 
 /// The newest job with that user and name.

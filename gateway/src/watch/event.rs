@@ -224,6 +224,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
         Some(StopReason::Tainted) => "its node has a taint that it does not tolerate",
         Some(StopReason::Shutdown) => "its cell is shut down",
         Some(StopReason::NodeLeft) => "its daemon job no longer serves its node",
+        Some(StopReason::AllocLeft) => "its alloc leaves the node",
         None => "no reason given",
     }
 }

@@ -46,6 +46,7 @@ pub fn job_to_message(
             left: daemon.left,
         }),
         surge: row.surge(),
+        alloc_jobs: Vec::new(),
     }
 }
 

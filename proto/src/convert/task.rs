@@ -17,6 +17,10 @@ pub struct TaskContext {
     pub exit_node: String,
     /// The last sample.
     pub usage: Option<v1::Usage>,
+    /// The name of the alloc set that it is in.
+    pub alloc_set: String,
+    /// What is in it, if it is an alloc.
+    pub inside: Vec<v1::TaskInside>,
 }
 
 /// A task.
@@ -46,6 +50,12 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         host: context.host,
         surges: (job.owner_count()..job.count).contains(&row.id.index),
         resize: row.resize.as_deref().map(resize_to_message),
+        alloc: row.in_alloc().map(|place| v1::TaskInAlloc {
+            set: context.alloc_set,
+            index: place.alloc.index,
+            resources: Some(resources_to_message(&place.resources)),
+        }),
+        inside: context.inside,
         charge: row.charged_node().map(|_| resources_to_message(&row.charge.resources.without_cards())),
     }
 }
@@ -132,6 +142,7 @@ pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
         StopReason::Tainted => v1::StopReason::Tainted,
         StopReason::Shutdown => v1::StopReason::Shutdown,
         StopReason::NodeLeft => v1::StopReason::NodeLeft,
+        StopReason::AllocLeft => v1::StopReason::AllocLeft,
     }
 }
 

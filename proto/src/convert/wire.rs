@@ -217,7 +217,7 @@ macro_rules! words {
 }
 
 words! {
-    JobKind = v1::JobKind, "service, batch or daemon", None, [Service, Batch, Daemon];
+    JobKind = v1::JobKind, "service, batch, daemon or alloc_set", None, [Service, Batch, Daemon, AllocSet];
     AfterCondition = v1::after::Condition, "finished or succeeded", Some(AfterCondition::Succeeded),
         [Finished, Succeeded];
     OnFailure = v1::update_spec::OnFailure, "revert or stop", Some(OnFailure::Revert), [Revert, Stop];

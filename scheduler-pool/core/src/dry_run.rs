@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::job::{ChangeClass, JobState, change_class, job_new};
+use borough_model::job::{ChangeClass, JobAlloc, JobState, change_class, job_new};
 use borough_model::node::node_alloc_release;
 use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId, TaskRow};
@@ -144,7 +144,8 @@ fn attempt_end(trial: &mut Snapshot, row: &TaskRow) {
     }
     let TaskRow { id, incarnation, spec_version, crashed_on, crashes_there, .. } = *row;
     let revision = row.revision.saturating_add(1);
-    let pending = TaskRow { daemon_node: row.daemon_node.clone(), ..TaskRow::never_placed(id) };
+    let (daemon_node, alloc) = (row.daemon_node.clone(), row.alloc.clone());
+    let pending = TaskRow { daemon_node, alloc, ..TaskRow::never_placed(id) };
     trial.task_upsert(&TaskRow { incarnation, spec_version, crashed_on, crashes_there, revision, ..pending });
 }
 
@@ -195,6 +196,10 @@ fn row_on_trial(
         id = JobId(id.0.wrapping_sub(1));
     }
     let mut row = job_new(id, spec, RequestId::default(), now_ms);
+    let set = spec.alloc_set.as_ref().and_then(|set| tables.job_named(&spec.user, set));
+    if let Some(set) = set {
+        row.alloc = Some(Box::new(JobAlloc::Member { set: set.id }));
+    }
     if after_unmet(tables, &spec.user, &spec.after).is_empty() {
         row.state = JobState::Running;
     }

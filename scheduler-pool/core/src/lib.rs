@@ -43,8 +43,8 @@ pub use backlog::{OpenQueue, PendingReason, SLICE_TASKS, ShardDivision};
 pub use batch_size::{BatchOutcome, BatchSize};
 pub use dry_run::{DryRun, DryRunTask, ReplacedAttempts, dry_run};
 pub use explain::{
-    Ahead, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, VictimReport, WaitReason,
-    explain, explain_job, explain_unplaced,
+    Ahead, AllocLeft, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, VictimReport,
+    WaitReason, explain, explain_job, explain_unplaced,
 };
 pub use node_order::StartOffset;
 pub use plan::{

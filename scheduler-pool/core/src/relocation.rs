@@ -93,8 +93,18 @@ pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i6
     if snapshot.tables().jobs.get(&job).is_some_and(|entry| is_daemon(snapshot.tables(), entry)) {
         return Explanation { elsewhere: true, ..Explanation::of_wait(WaitReason::ServesNode) };
     }
+    let task = TaskId { job, index };
+    let set = snapshot.tables().job(job).and_then(|row| row.alloc_set());
+    if let Some((set, alloc)) = set.and_then(|set| Some((set, snapshot.tables().alloc_last(set, task)?))) {
+        let name = snapshot.tables().job(set).map(|row| row.name.clone());
+        let wait = name.map(|set| WaitReason::LeavesWithAlloc { set, index: alloc.index });
+        return Explanation {
+            elsewhere: true,
+            ..wait.map_or_else(Explanation::default, Explanation::of_wait)
+        };
+    }
     let mut trial = snapshot.clone();
-    let before = leave(&mut trial, TaskId { job, index });
+    let before = leave(&mut trial, task);
     let node = before.and_then(|slot| slot.node);
     if let Some(node) = node {
         trial.node_remove(node);

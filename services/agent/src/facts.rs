@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use borough_model::node::{AGENT_RESIZE, node_packages_kept};
+use borough_model::node::{AGENT_ALLOCS, AGENT_RESIZE, node_packages_kept};
 use borough_proto::v1;
 use borough_shim::cgroup::CgroupRoot;
 
@@ -38,6 +38,7 @@ pub(crate) fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<Strin
         ("user.root", yes(rustix::process::geteuid().is_root())),
         ("task.user", users.to_string()),
         (AGENT_RESIZE, yes(true)),
+        (AGENT_ALLOCS, yes(true)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();

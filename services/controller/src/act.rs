@@ -44,6 +44,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::TasksReschedule(..)
         | ControllerAction::TasksMove(..)
         | ControllerAction::TasksWithdraw(..)
+        | ControllerAction::AllocsFollow(..)
         | ControllerAction::NodesServe(..)
         | ControllerAction::NodeDrain(_)
         | ControllerAction::RolloutResize(..)
@@ -159,7 +160,12 @@ impl ActionExecutor {
             ControllerAction::SurgeBegin(job, revision, surge) => {
                 self.surge_begin(job, revision, surge).await
             }
-            ControllerAction::TasksWithdraw(attempts) => self.tasks_withdraw(&attempts).await,
+            ControllerAction::TasksWithdraw(attempts) => {
+                self.tasks_end(&attempts, StopReason::NodeLeft).await
+            }
+            ControllerAction::AllocsFollow(attempts) => {
+                self.tasks_end(&attempts, StopReason::AllocLeft).await
+            }
             ControllerAction::SurgeEnd(job, revision) => self.surge_end(job, revision).await,
             // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
             ControllerAction::NodeDrain(_) => Ok(()),
@@ -306,10 +312,9 @@ impl ActionExecutor {
         self.writer.sweep("task_stop", stop).await
     }
 
-    /// Ends attempts of daemon jobs whose nodes are not served any more.
-    async fn tasks_withdraw(&self, attempts: &[(TaskId, Incarnation)]) -> StoreResult<()> {
+    /// Ends attempts that no budget holds: of daemon jobs whose nodes are not served any more, and in allocs that end.
+    async fn tasks_end(&self, attempts: &[(TaskId, Incarnation)], reason: StopReason) -> StoreResult<()> {
         let stop = |tx: Transaction, mut changes: ChangeSet, attempts: Vec<_>| async move {
-            let reason = StopReason::NodeLeft;
             Ok((task_stop_begin(&tx, &mut changes, &attempts, reason).await?, changes))
         };
         self.attempts("task_move", attempts, stop).await

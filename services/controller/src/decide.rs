@@ -37,6 +37,8 @@ pub enum ControllerAction {
     TasksMove(StopReason, Vec<TaskMoves>),
     /// End attempts of daemon jobs: their nodes are not served any more.
     TasksWithdraw(Vec<(TaskId, Incarnation)>),
+    /// End attempts in allocs that end or leave: they go where their allocs go.
+    AllocsFollow(Vec<(TaskId, Incarnation)>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
     /// Order that these attempts of a job are resized in place, if its row has this revision.
@@ -154,6 +156,8 @@ pub fn node_actions(
         }
     }
     if row.state == NodeState::Ready {
+        let left = alloc_left(state, node);
+        actions.extend((!left.is_empty()).then_some(ControllerAction::AllocsFollow(left)));
         let overdue = promises_overdue(state, node, now_ms);
         if !overdue.is_empty() {
             actions.push(ControllerAction::PromisesExpire(node, overdue));
@@ -181,6 +185,20 @@ pub fn node_actions(
         }
     }
     actions
+}
+
+/// Attempts on a node in allocs that end, are gone, or have begun again. The node is ready, so none of its tasks is lost.
+fn alloc_left(state: &MirrorState, node: NodeId) -> Vec<(TaskId, Incarnation)> {
+    let stays = |task: &TaskRow| match task.in_alloc() {
+        Some(place) => state.tasks().get(&place.alloc).is_some_and(|alloc| {
+            let goes_on =
+                matches!(alloc.state, TaskState::Assigned | TaskState::Starting | TaskState::Running);
+            goes_on && alloc.incarnation == place.attempt
+        }),
+        None => true,
+    };
+    let left = state.node_tasks(node).filter(|task| unasked(task.state) && !stays(task));
+    left.map(|task| (task.id, task.incarnation)).collect()
 }
 
 /// Attempts that were promised room on a node and will not get it: no task there is still expected to exit. Either a
@@ -256,7 +274,7 @@ fn daemons_there(
     there.map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` selects and without those of daemon jobs, and how many healthy
+/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs and those in allocs, and how many healthy
 /// ones the disruption budgets of their jobs allow. `now_ms` is wall time since 1970.
 fn departures(
     state: &MirrorState,
@@ -267,7 +285,7 @@ fn departures(
     let on_node = state
         .node_tasks(node)
         .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
-        .filter(|task| task.daemon_node.is_none() && wanted(task));
+        .filter(|task| task.daemon_node.is_none() && task.alloc.is_none() && wanted(task));
     let mut by_job: BTreeMap<JobId, Vec<&Arc<TaskRow>>> = BTreeMap::new();
     for task in on_node {
         by_job.entry(task.id.job).or_default().push(task);

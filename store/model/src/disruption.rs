@@ -178,7 +178,7 @@ pub struct EvictionBudget {
 impl EvictionBudget {
     /// The budget of a job with this spec.
     pub fn of(spec: &JobSpec) -> Self {
-        let serves = spec.kind == JobKind::Service && !spec.is_gang();
+        let serves = matches!(spec.kind, JobKind::Service | JobKind::AllocSet) && !spec.is_gang();
         let update = spec.update.filter(|_| serves).unwrap_or_default();
         Self {
             down_max: spec.preemption.and_then(|preemption| preemption.down_max),

@@ -47,6 +47,10 @@ pub fn resize_prevented(new: &JobSpec) -> Option<&'static str> {
         Some("the members of a gang are replaced together")
     } else if new.task.exclusive_cores || new.task.within.is_some() {
         Some("its cores and its domain were chosen by its amounts")
+    } else if new.kind == JobKind::AllocSet {
+        Some("what is in an alloc counts on its amounts")
+    } else if new.alloc_set.is_some() {
+        Some("its tasks take their amounts of an alloc")
     } else if new.kind == JobKind::Batch {
         Some("a rollout ends no attempt of batch work")
     } else {

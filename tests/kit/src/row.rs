@@ -47,5 +47,6 @@ pub fn placed_on(node: NodeId, incarnation: Incarnation, resources: Resources) -
         resources,
         spec_version: 1,
         gang: None,
+        alloc: None,
     })
 }

@@ -34,6 +34,8 @@ impl Waiting<'_> {
 #[derive(Clone, Copy, Debug)]
 struct PinnedTask {
     node: u32,
+    /// The alloc set whose allocs it waits for instead.
+    set: Option<JobId>,
     /// The revision of its row. With another one it may be for another node.
     revision: u64,
     /// From this time on it may fit without an event, milliseconds since 1970.
@@ -46,6 +48,7 @@ struct PinnedTask {
 pub(crate) struct PinnedTasks {
     tasks: BTreeMap<TaskId, PinnedTask>,
     of_node: BTreeMap<u32, BTreeSet<TaskId>>,
+    of_set: BTreeMap<JobId, BTreeSet<TaskId>>,
     retries: BTreeSet<(i64, TaskId)>,
 }
 
@@ -57,7 +60,8 @@ impl PinnedTasks {
 
     /// Returns true if a task has nothing to try before its node changes.
     pub(super) fn waits(&self, task: TaskId, slot: Option<&TaskSlot>) -> bool {
-        self.tasks.get(&task).is_some_and(|known| slot.is_some_and(|slot| slot.revision == known.revision))
+        let revision = slot.map_or(0, |slot| slot.revision);
+        self.tasks.get(&task).is_some_and(|known| revision == known.revision)
     }
 
     /// Why the first task of a job waits.
@@ -95,6 +99,10 @@ impl PinnedTasks {
         if events.domains_changed {
             helped.extend(self.of_node.get(&UNKNOWN).into_iter().flatten());
         }
+        for &job in events.tasks_of.iter().chain(&events.jobs).filter(|_| !self.of_set.is_empty()) {
+            let set = tables.jobs.get(&job).and_then(|entry| entry.row.as_ref()?.alloc_set());
+            helped.extend(self.of_set.get(&set.unwrap_or(job)).into_iter().flatten());
+        }
         for &job in events.jobs.iter().chain(&events.jobs_removed) {
             helped.extend(self.tasks.range(tasks_of(job)).map(|(task, _)| *task));
         }
@@ -119,6 +127,14 @@ impl PinnedTasks {
                 self.of_node.remove(&known.node);
             }
         }
+        if let Some(set) = known.set
+            && let Some(tasks) = self.of_set.get_mut(&set)
+        {
+            tasks.remove(&task);
+            if tasks.is_empty() {
+                self.of_set.remove(&set);
+            }
+        }
         if let Some(at_ms) = known.retry_at_ms {
             self.retries.remove(&(at_ms, task));
         }
@@ -136,6 +152,9 @@ impl PinnedTasks {
                 if let Some(waits) = trial.waits(task, unplaced) {
                     self.remove(task);
                     self.of_node.entry(waits.node).or_default().insert(task);
+                    if let Some(set) = waits.set {
+                        self.of_set.entry(set).or_default().insert(task);
+                    }
                     self.retries.extend(waits.retry_at_ms.map(|at_ms| (at_ms, task)));
                     self.tasks.insert(task, waits);
                 }
@@ -163,11 +182,15 @@ impl<'a> PinnedTrial<'a> {
     /// What a refused task waits for; `None` if its node would take it, or it wants none any more.
     fn waits(&mut self, task: TaskId, unplaced: &Unplaced) -> Option<PinnedTask> {
         let entry = self.tables.jobs.get(&task.job)?;
+        if let Some(set) = entry.row.as_ref()?.alloc_set() {
+            return self.waits_for_alloc(task, set);
+        }
         let slot = entry.task(task.index).filter(|slot| slot.open())?;
         let node = slot.node_served().and_then(|node| self.tables.nodes.ordinal(node));
         let Some(node) = node else {
             return Some(PinnedTask {
                 node: UNKNOWN,
+                set: None,
                 revision: slot.revision,
                 retry_at_ms: None,
                 reason: PendingReason::Other,
@@ -189,10 +212,24 @@ impl<'a> PinnedTrial<'a> {
         let retry_ms = protected.then(|| self.now_ms.saturating_add(RETRY_MS));
         Some(PinnedTask {
             node,
+            set: None,
             revision: slot.revision,
             retry_at_ms: retry_ms.into_iter().chain(cooled_ms()).min(),
             reason: PendingReason::of(&unplaced.cause, self.requirement),
         })
+    }
+
+    /// What a task waits for that no alloc of its set takes now. Its ports may be what is missing, so it is tried again
+    /// after a while, besides after each change of the set.
+    fn waits_for_alloc(&self, task: TaskId, set: JobId) -> Option<PinnedTask> {
+        let slot = self.tables.jobs.get(&task.job)?.task(task.index);
+        let is_wanted = slot.is_none_or(|slot| slot.open());
+        if !is_wanted || self.tables.alloc_found(&self.overlay, self.requirement, task, set, self.now_ms) {
+            return None;
+        }
+        let retry_at_ms = self.shape.ports_any().then(|| self.now_ms.saturating_add(RETRY_MS));
+        let (node, revision) = (UNKNOWN, slot.map_or(0, |slot| slot.revision));
+        Some(PinnedTask { node, set: Some(set), revision, retry_at_ms, reason: PendingReason::Other })
     }
 
     fn answer(&mut self, scope: PreemptionScope, node: u32) -> Option<NodeAnswer> {

@@ -139,6 +139,24 @@ pub enum WaitReason {
         /// How many members the empty cell could hold.
         most: u32,
     },
+    /// No alloc of its set takes it now.
+    InAllocs {
+        /// The name of the set.
+        set: Name,
+        /// What it takes of an alloc.
+        asked: Vec<(Dimension, u64)>,
+        /// Allocs of the set with what they have left, those with most of it first.
+        allocs: Vec<AllocLeft>,
+        /// How many others the set has.
+        others: u32,
+    },
+    /// It is in an alloc, and leaves a node with that.
+    LeavesWithAlloc {
+        /// The name of the set.
+        set: Name,
+        /// The index of the alloc.
+        index: u32,
+    },
     /// It is of a daemon job and runs on its node or nowhere. It leaves a drained node last.
     ServesNode,
     /// It fits and waits for its turn.
@@ -146,6 +164,19 @@ pub enum WaitReason {
         /// The tasks that are planned before it.
         ahead: Ahead,
     },
+}
+
+/// What an alloc has left for a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocLeft {
+    /// Its index in the set.
+    pub index: u32,
+    /// Its node; absent: it takes no tasks now, since it has no node, starts or ends.
+    pub node: Option<Name>,
+    /// What is left of what the task asks for.
+    pub left: Vec<(Dimension, u64)>,
+    /// True if it comes back to this one, and waits for it.
+    pub own: bool,
 }
 
 /// How many nodes a filter refused.

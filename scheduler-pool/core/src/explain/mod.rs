@@ -3,6 +3,7 @@
 
 mod evictions;
 mod explanation;
+mod in_alloc;
 mod steps;
 mod text;
 mod turn;
@@ -29,7 +30,8 @@ use crate::tables::{CellJob, CellTables, Shape, ShapeId};
 use evictions::eviction_report;
 pub(crate) use evictions::victim_reports;
 pub use evictions::{EvictionReport, VictimReport};
-pub use explanation::{Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
+pub use explanation::{AllocLeft, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
+use in_alloc::explain_in_alloc;
 use steps::{filter, nearest_fit};
 pub use turn::Ahead;
 use turn::ahead_of;
@@ -158,6 +160,9 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
         .is_some_and(|topology| !topology.preferred);
     if let Some(queue) = task_queue(tables, TaskId { job, index }).filter(|_| restricted) {
         return alone_explanation(snapshot, &queue, now_ms);
+    }
+    if let Some(set) = row.alloc_set() {
+        return explain_in_alloc(snapshot, TaskId { job, index }, set, now_ms);
     }
     if is_daemon(tables, entry) {
         let explained = explain_daemon(tables, entry, std::iter::once(index), now_ms).into_iter().next();

@@ -9,7 +9,7 @@ use borough_model::job::{
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, SILENT_KEY, Taint, Within};
 use borough_model::resource::Dimension;
 
-use super::{EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
+use super::{AllocLeft, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
 
 /// Bytes in the largest binary unit that leaves at least one, cut to two decimals. The text never shows more than the
 /// amount.
@@ -322,9 +322,48 @@ impl fmt::Display for WaitReason {
             Self::GangNever { needed, most } => {
                 write!(f, "can never fit: {needed} are needed together, and the empty cell can take {most}")
             }
+            Self::InAllocs { set, asked, allocs, others } => allocs_written(f, set, asked, allocs, *others),
+            Self::LeavesWithAlloc { set, index } => {
+                write!(f, "it leaves the node with its alloc {set}/{index}")
+            }
             Self::ServesNode => f.write_str("it serves its node until the other tasks there have left"),
             Self::Turn { ahead } => write!(f, "{ahead}"),
         }
+    }
+}
+
+/// `waits for an alloc of set places with cpu 1 core left: places/0 on node-1 has cpu 0.5 cores left`.
+fn allocs_written(
+    f: &mut fmt::Formatter<'_>,
+    set: &Name,
+    asked: &[(Dimension, u64)],
+    allocs: &[AllocLeft],
+    others: u32,
+) -> fmt::Result {
+    if let Some(AllocLeft { index, node: None, .. }) = allocs.iter().find(|alloc| alloc.own) {
+        return write!(f, "goes where its alloc {set}/{index} goes, which takes no tasks now");
+    }
+    let listed = |amounts: &[(Dimension, u64)]| {
+        let amounts =
+            amounts.iter().map(|(dimension, amount)| format!("{dimension} {}", Amount(dimension, *amount)));
+        amounts.collect::<Vec<_>>().join(" and ")
+    };
+    write!(f, "waits for an alloc of set {set} with {} left", listed(asked))?;
+    if allocs.is_empty() {
+        return write!(f, "; the set has no allocs");
+    }
+    for (at, AllocLeft { index, node, left, .. }) in allocs.iter().enumerate() {
+        f.write_str(if at == 0 { ": " } else { "; " })?;
+        let has_room = left.iter().zip(asked).all(|((_, left), (_, asked))| left >= asked);
+        match node {
+            None => write!(f, "{set}/{index} takes no tasks now")?,
+            Some(node) if has_room => write!(f, "{set}/{index} on {node} has it, but not the ports")?,
+            Some(node) => write!(f, "{set}/{index} on {node} has {} left", listed(left))?,
+        }
+    }
+    match others {
+        0 => Ok(()),
+        others => write!(f, "; {others} others have less"),
     }
 }
 

@@ -44,7 +44,8 @@ impl Requirement {
         requirement.packages = Packages::of(&shape.packages, &nodes.texts);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, tables);
-        requirement.cordoned = shape.daemon;
+        // What an alloc holds is given already.
+        requirement.cordoned = shape.daemon || shape.in_alloc;
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
         requirement.ports_dynamic = shape.ports_dynamic;
         for (position, constraint) in shape.constraints.iter().enumerate() {

@@ -14,6 +14,7 @@ mod domain_set;
 mod equivalence;
 mod evict;
 mod gang;
+mod in_alloc;
 mod order;
 mod pending;
 mod pinned;
@@ -28,7 +29,7 @@ mod turn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
+use borough_model::task::{InAlloc, Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{GangId, Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
 
 use crate::census::NodeCensus;
@@ -80,6 +81,8 @@ pub struct PlannedPlacement {
     pub held: bool,
     /// The tasks that are evicted for it.
     pub victims: Vec<Victim>,
+    /// Its place in an alloc, if its job is in an alloc set. It takes no resources of the node then.
+    pub alloc: Option<Box<InAlloc>>,
 }
 
 impl PlannedPlacement {
@@ -92,6 +95,7 @@ impl PlannedPlacement {
             resources: self.charge.clone(),
             spec_version: self.spec_version,
             gang,
+            alloc: self.alloc.clone(),
         };
         if self.held { TaskEvent::HoldPromised(placement) } else { TaskEvent::Place(placement) }
     }
@@ -198,6 +202,7 @@ pub fn plan_from(
         refusals: Refusals::default(),
         dependencies: ReadDependencies::new(),
         pinned: BTreeMap::new(),
+        in_allocs: BTreeMap::new(),
         placements: Vec::new(),
         preemption_cut: false,
     };
@@ -255,8 +260,10 @@ struct Planner<'a, 'c> {
     gang_domains: GangDomains,
     refusals: Refusals,
     dependencies: ReadDependencies,
-    /// What the tasks of daemon jobs ask of their nodes.
+    /// What the tasks of daemon jobs, and those in allocs, ask of their nodes.
     pinned: BTreeMap<ShapeId, Arc<Requirement>>,
+    /// What the plan has given out of each alloc.
+    in_allocs: BTreeMap<TaskId, Resources>,
     placements: Vec<PlannedPlacement>,
     preemption_cut: bool,
 }
@@ -275,6 +282,9 @@ impl Planner<'_, '_> {
         }
         if self.is_pinned(pending) {
             return self.pinned(pending);
+        }
+        if let Some(set) = self.alloc_set(pending) {
+            return self.in_alloc(pending, set);
         }
         let domain_set = self.domain_set_alone(pending);
         let placement = self.placed(pending, domain_set);
@@ -389,5 +399,6 @@ fn placement_new(tables: &CellTables, pending: PendingTask, node: u32) -> Option
         constrained: false,
         held: false,
         victims: Vec::new(),
+        alloc: None,
     })
 }

@@ -48,7 +48,7 @@ impl Planner<'_, '_> {
         false
     }
 
-    fn pinned_requirement(&mut self, shape: ShapeId) -> Option<Arc<Requirement>> {
+    pub(super) fn pinned_requirement(&mut self, shape: ShapeId) -> Option<Arc<Requirement>> {
         if let Some(known) = self.pinned.get(&shape) {
             return Some(Arc::clone(known));
         }

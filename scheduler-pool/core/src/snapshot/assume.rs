@@ -176,6 +176,9 @@ impl Assumptions {
             promised: placement.held,
         };
         charge(tables, &taken, CountChange::Add);
+        if let Some(place) = &placement.alloc {
+            tables.allocs.assume(placement.task, place);
+        }
         self.placed.insert(placement.task, taken);
     }
 
@@ -188,6 +191,7 @@ impl Assumptions {
             let assumed = slot.filter(|slot| slot.assumed && slot.incarnation == placement.incarnation);
             let Some(restored) = assumed.map(|slot| slot.row.as_deref().map(TaskSlot::of)) else { continue };
             tables.slot_set(placement.task, restored.unwrap_or_default());
+            tables.allocs.assumed_forget(placement.task);
             self.assumed_release(tables, placement.task, None);
         }
     }

@@ -1,6 +1,7 @@
 //! The nodes, jobs and tasks of a cell in memory, in the form that plans need. Nodes are columns, jobs carry their
 //! specs, and each task has a slot.
 
+mod alloc;
 mod card;
 mod change;
 mod columns;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use borough_model::job::{JobState, band};
 use borough_model::{JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
+pub(crate) use alloc::{AllocPlace, AllocTable};
 pub(crate) use card::CardSlot;
 pub(crate) use change::LoggedChange;
 pub(crate) use columns::fixed_amounts;
@@ -77,6 +79,8 @@ pub struct CellTables {
     pub(crate) shapes: Shapes,
     specs: PlanSpecs,
     pub(crate) terms: Terms,
+    /// The tasks in allocs.
+    pub(crate) allocs: AllocTable,
     /// What users or queues hold. Empty unless the queueing policy goes by shares.
     pub(crate) usage: Usage,
     /// Tasks that do not want a node. The number changes with each placement, so it serves as the seed of the
@@ -98,6 +102,7 @@ impl CellTables {
             shapes: Shapes::default(),
             specs: PlanSpecs::default(),
             terms: Terms::default(),
+            allocs: AllocTable::default(),
             usage: Usage::default(),
             closed_total: 0,
             terms_revision: 0,
@@ -333,6 +338,7 @@ impl CellTables {
         self.closed_total -= entry.closed_total();
         for (index, slot) in (0..).zip(&entry.tasks) {
             let task = TaskId { job, index };
+            self.allocs.removed(task);
             if let Some(node) = slot.node {
                 self.resident_removed(node, task);
             }
@@ -358,6 +364,7 @@ impl CellTables {
             return DeltaApplied::Ignored;
         }
         let before = self.slot_set(row.id, TaskSlot::of(row));
+        self.allocs.put(row);
         self.resident_put(before.and_then(|slot| slot.node), row);
         DeltaApplied::Changed
     }
@@ -369,6 +376,7 @@ impl CellTables {
             return DeltaApplied::Ignored;
         }
         let before = self.slot_set(task, TaskSlot::default());
+        self.allocs.removed(task);
         if let Some(node) = before.and_then(|slot| slot.node) {
             self.resident_removed(node, task);
         }

@@ -130,6 +130,11 @@ impl ResidentTasks {
         self.nodes.get(&node).into_iter().flatten().map(|(&task, &resident)| (task, resident))
     }
 
+    /// A task of a node.
+    pub(crate) fn one(&self, node: NodeId, task: TaskId) -> Option<ResidentTask> {
+        self.nodes.get(&node)?.get(&task).copied()
+    }
+
     /// Returns true if any task has a priority below `below` or is stopping.
     pub(crate) fn any_below(&self, below: u32) -> bool {
         let ResidentLevels { staying, leaving } = &self.levels;

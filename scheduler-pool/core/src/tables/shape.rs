@@ -44,6 +44,8 @@ pub(crate) struct Shape {
     pub job: Option<JobId>,
     /// Whether it is of a daemon job: each task is for one node, which may be cordoned.
     pub daemon: bool,
+    /// Whether it is of a job in an alloc set: each task goes where an alloc is.
+    pub in_alloc: bool,
 }
 
 impl Shape {
@@ -65,6 +67,7 @@ impl Shape {
             profile: spec.profile,
             job,
             daemon: spec.kind == JobKind::Daemon,
+            in_alloc: spec.alloc_resources_for(index).is_some(),
         }
     }
 

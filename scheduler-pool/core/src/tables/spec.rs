@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use borough_model::disruption::EvictionBudget;
 use borough_model::job::{
-    Affinity, After, Constraint, GangTopology, JobKind, PortSpec, PreemptionSpec, Spread, Toleration,
+    Affinity, After, Constraint, ConstraintOperator, GangTopology, JobKind, PortSpec, PreemptionSpec, Spread,
+    Toleration,
 };
-use borough_model::node::{CardSelector, Within};
+use borough_model::node::{AGENT_ALLOCS, CardSelector, Within};
 use borough_model::task::{leave_asked_ms, leave_due_after_ms};
 use borough_model::{JobSpec, Name, Resources};
 
@@ -44,8 +45,17 @@ pub struct PlanSpec {
     pub(crate) exclusive_cores: bool,
     pub(crate) packages: Vec<String>,
     pub(crate) ports: Vec<PortSpec>,
+    /// What its tasks take of allocs, if they are in some: `resources` and `resources_own` are nothing then.
+    in_alloc: Option<Box<AllocDemand>>,
     /// Milliseconds that a task may take to stop: the drain delay and the grace.
     leave_ms: u64,
+}
+
+/// What the tasks of a job take of allocs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AllocDemand {
+    resources: Resources,
+    own: BTreeMap<u32, Resources>,
 }
 
 /// A role, as planning reads it.
@@ -68,11 +78,20 @@ impl PlanSpec {
             min_member: role.min_member,
             resources: role.task.resources.clone(),
         });
+        let asked = AllocDemand {
+            resources: spec.task.resources.clone(),
+            own: spec.overrides.iter().filter_map(own).collect(),
+        };
+        // The node and the shares of queues have given it to the alloc.
+        let (resources, resources_own, in_alloc) = match &spec.alloc_set {
+            Some(_) => (Resources::default(), BTreeMap::new(), Some(Box::new(asked))),
+            None => (asked.resources, asked.own, None),
+        };
         Self {
             kind: spec.kind,
             min_member: spec.min_member,
             after: spec.after.clone(),
-            constraints: spec.constraints.clone(),
+            constraints: constraints_in_force(spec),
             tolerations: spec.tolerations.clone(),
             spread: spec.spread.clone(),
             affinity: spec.affinity.clone(),
@@ -83,8 +102,9 @@ impl PlanSpec {
             evictions: EvictionBudget::of(spec),
             topology: spec.gang_topology().cloned(),
             roles: roles.collect(),
-            resources: spec.task.resources.clone(),
-            resources_own: spec.overrides.iter().filter_map(own).collect(),
+            resources,
+            resources_own,
+            in_alloc,
             device_selectors: spec.task.device_selectors.clone(),
             within: spec.task.within_in_force(),
             exclusive_cores: spec.task.exclusive_cores,
@@ -132,10 +152,27 @@ impl PlanSpec {
         self.resources_own.get(&index).or_else(of_role).unwrap_or(&self.resources)
     }
 
+    /// What a task takes of an alloc; `None`: it has a place of its own.
+    pub(crate) fn alloc_resources_for(&self, index: u32) -> Option<&Resources> {
+        let in_alloc = self.in_alloc.as_deref()?;
+        Some(in_alloc.own.get(&index).unwrap_or(&in_alloc.resources))
+    }
+
     /// As [`borough_model::task::leave_due_ms`].
     pub(crate) fn leave_due_ms(&self, since_ms: i64) -> i64 {
         leave_due_after_ms(since_ms, self.leave_ms)
     }
+}
+
+/// The constraints of a job. Only an agent that knows allocs holds one.
+fn constraints_in_force(spec: &JobSpec) -> Vec<Constraint> {
+    let holds = (spec.kind == JobKind::AllocSet).then(|| Constraint {
+        attribute: AGENT_ALLOCS.to_owned(),
+        operator: ConstraintOperator::In,
+        values: vec!["yes".to_owned()],
+        preference: None,
+    });
+    spec.constraints.iter().cloned().chain(holds).collect()
 }
 
 /// The specs of all jobs, equal ones once, each with the number of its users.

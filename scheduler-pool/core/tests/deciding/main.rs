@@ -11,6 +11,7 @@ mod formula;
 mod gang;
 mod generators;
 mod history;
+mod in_alloc;
 mod machine;
 mod narrow;
 mod order;

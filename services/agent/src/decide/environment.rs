@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_proto::v1;
 
+use super::alloc;
+
 /// The part of the agent's own environment that tasks inherit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inherited {
@@ -23,6 +25,8 @@ pub(crate) struct TaskPlace<'a> {
     /// The address of the node's tasks.
     pub host: &'a str,
     pub directory: &'a str,
+    /// The scratch directory of its alloc, if it is in one.
+    pub alloc_directory: Option<&'a str>,
 }
 
 /// The whole environment of an attempt. The spec's values override the others.
@@ -68,6 +72,7 @@ fn given(
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
+    given.extend(alloc::variables(assignment, place.alloc_directory));
     for port in &assignment.ports {
         given.insert(port_variable(&port.name), port.number.to_string());
     }
@@ -189,7 +194,7 @@ mod tests {
 
     fn whole(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, String> {
         let inherited = Inherited { path: "/bin".to_owned(), home: None };
-        let place = TaskPlace { node: "n1", host: "127.0.0.1", directory: "/t" };
+        let place = TaskPlace { node: "n1", host: "127.0.0.1", directory: "/t", alloc_directory: None };
         environment(&assignment(pairs), place, &inherited)
     }
 

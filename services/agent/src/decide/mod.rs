@@ -1,5 +1,6 @@
 //! Every decision of the agent, as pure functions of its state.
 
+pub(crate) mod alloc;
 pub(crate) mod cores;
 mod desired;
 pub(crate) mod environment;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use borough_proto::v1;
 use borough_shim::spec::StopOrder;
 
+use super::alloc::{alloc_runs, is_occupied};
 use super::desired::Desired;
 use super::resize::resize_due;
 use super::state::{AgentState, AttemptState, ShimState};
@@ -46,6 +47,7 @@ pub(crate) fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept
             && !desired.forget.contains(id)
             && !desired.stops.contains_key(id)
             && let Some(assignment) = desired.assignment(id)
+            && alloc_runs(state, desired, &assignment)
         {
             effects.push(Effect::Start(id.clone(), assignment));
         }
@@ -56,7 +58,12 @@ pub(crate) fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept
         }
     }
     for (id, attempt) in &state.attempts {
-        effects.extend(attempt_effect(id, attempt, desired, now_ms.saturating_sub(kept_ms)));
+        let effect = attempt_effect(id, attempt, desired, now_ms.saturating_sub(kept_ms));
+        // What is in an alloc ends first. Its files are the scratch directory of all.
+        let waits = |effect: &Effect| {
+            matches!(effect, Effect::Stop(..) | Effect::Forget(_)) && is_occupied(state, id, attempt)
+        };
+        effects.extend(effect.filter(|effect| !waits(effect)));
         if attempt.to_be_probed() != attempt.probed {
             effects.push(if attempt.probed {
                 Effect::ProbeEnd(id.clone())

@@ -11,6 +11,7 @@ use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 use prost::Message as _;
 
+use super::alloc::is_occupied;
 use super::load::SentLoad;
 use super::state::{AgentState, AttemptState, status};
 use crate::attempt::AttemptId;
@@ -144,7 +145,7 @@ fn report_full(state: &AgentState, sent: &mut Sent, now: Duration, after: Option
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut last = None;
     for (id, attempt) in state.attempts.range((from, Bound::Unbounded)) {
-        if !chunk.take(status_bounded(id, attempt, &state.node)) {
+        if !chunk.take(status_bounded(state, id, attempt)) {
             sent.full = Some(last);
             break;
         }
@@ -199,7 +200,7 @@ fn changes_chunk(
     let around = state.attempts.range((behind, Bound::Unbounded)).chain(before.into_iter().flatten());
     let mut last = None;
     for (id, attempt) in around {
-        let status = status_bounded(id, attempt, &state.node);
+        let status = status_bounded(state, id, attempt);
         if start_withheld(id, &status, sent, now) {
             continue;
         }
@@ -244,8 +245,12 @@ impl ReportChunk {
 }
 
 /// The status of an attempt within its bound ([`borough_proto::bounds::STATUS_BYTES_MAX`]).
-fn status_bounded(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::TaskStatus {
-    let mut status = status(id, attempt, node);
+fn status_bounded(state: &AgentState, id: &AttemptId, attempt: &AttemptState) -> v1::TaskStatus {
+    let mut status = status(id, attempt, &state.node);
+    if status.phase() == Phase::Released && is_occupied(state, id, attempt) {
+        // The node gets back what an alloc holds when nothing in it uses that any more.
+        status.phase = Phase::Exited.into();
+    }
     status.cores.truncate(STATUS_CORES_MAX);
     if let Some(exit) = &mut status.exit {
         text_cut(&mut exit.message, TEXT_BYTES_MAX);

@@ -49,6 +49,8 @@ pub(crate) struct PlacedTask<'a> {
     /// Its cores; empty: any.
     pub cpus: &'a [u32],
     pub work: &'a Path,
+    /// The own directory of its alloc, if it is in one.
+    pub alloc_work: Option<&'a Path>,
     /// Its user; absent: the agent's.
     pub user: Option<TaskUser>,
 }
@@ -63,10 +65,11 @@ pub(crate) fn shim_spec(
     context: &NodeContext,
     placed: PlacedTask<'_>,
 ) -> Result<Spec, String> {
-    let PlacedTask { cpus, work, user } = placed;
+    let PlacedTask { cpus, work, alloc_work, user } = placed;
     let spec = assignment.spec.as_ref().ok_or("the assignment has no spec")?;
     let directory = work.to_str().ok_or("the state directory is not UTF-8")?;
-    let place = TaskPlace { node: &context.node, host: &context.host, directory };
+    let alloc_directory = alloc_work.and_then(Path::to_str);
+    let place = TaskPlace { node: &context.node, host: &context.host, directory, alloc_directory };
     let mut inherited = context.inherited.clone();
     if user.is_some() {
         inherited.home = None;

@@ -142,7 +142,8 @@ fn probe_begin(agent: &mut Agent, id: &AttemptId) {
         owner: Owner { leaf, shim: attempt.record.shim.map(|shim| shim.pid) },
         known: Arc::default(),
         healthy_after_ms: assignment.healthy_after_ms,
-        ports: assignment.ports.clone(),
+        // What is in an alloc listens on its ports.
+        ports: if assignment.is_alloc { Vec::new() } else { assignment.ports.clone() },
         host: agent.starter.context.host.clone(),
         directory: agent.starter.state.attempt(id),
         program: agent.starter.program.clone(),

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::watch::DirectoryWatch;
 use crate::attempt::AttemptId;
+use crate::decide::alloc::alloc_of;
 use crate::decide::spec::{NodeContext, PlacedTask, shim_spec};
 use crate::disk::{StateDir, attempt_begin, shim_install};
 use crate::event::{Event, OrderDone};
@@ -77,7 +78,9 @@ impl Starter {
         let user = context.users.of(&context.task_dir, &assignment.cell, &assignment.user);
         let user = user.map_err(|error| format!("cannot give its owner a user: {error}"))?;
         let work = self.state.work(id);
-        let spec = shim_spec(id, assignment, context, PlacedTask { cpus, work: &work, user });
+        let alloc_work = alloc_of(assignment).map(|alloc| self.state.work(&alloc));
+        let placed = PlacedTask { cpus, work: &work, alloc_work: alloc_work.as_deref(), user };
+        let spec = shim_spec(id, assignment, context, placed);
         // An existing directory was made by an agent that died before its shim had written anything.
         let fresh = !directory.join(SPEC_FILE).exists();
         if fresh {

@@ -16,6 +16,8 @@ pub enum StarterKind {
     Gpu,
     /// One task on each node that matches
     Daemon,
+    /// Places on nodes that hold tasks of several jobs
+    AllocSet,
 }
 
 /// A short commented job file for a kind of work.
@@ -26,6 +28,7 @@ pub fn starter_of(kind: StarterKind) -> &'static str {
         StarterKind::Gang => include_str!("starter/gang.yaml"),
         StarterKind::Gpu => include_str!("starter/gpu.yaml"),
         StarterKind::Daemon => include_str!("starter/daemon.yaml"),
+        StarterKind::AllocSet => include_str!("starter/alloc_set.yaml"),
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct JobView {
     pub(crate) rollout: Option<RolloutOutput>,
     /// How the nodes are served; null if it is no daemon job.
     pub(crate) daemon: Option<DaemonNodesView>,
+    /// The jobs in it that have not ended, if it is an alloc set.
+    pub(crate) alloc_jobs: Vec<Foreign>,
     /// How many tasks of a service are healthy, of how many: without those that surge, if the gateway says which.
     #[serde(skip)]
     pub(crate) healthy: (u32, u32),
@@ -112,6 +114,7 @@ impl From<v1::Job> for JobView {
             priority: job.priority,
             count: job.count,
             daemon: job.daemon.map(DaemonNodesView::from),
+            alloc_jobs: job.alloc_jobs.into_iter().map(Foreign::from).collect(),
             tasks: job.tasks.unwrap_or_default().into(),
             spec_version: job.spec_version,
             revision: job.revision,
@@ -267,6 +270,7 @@ impl JobStatusView {
         let of_spec = spec.as_ref().map(JobSpec::status_fields).unwrap_or_default();
         shown.extend(of_spec.into_iter().map(|(name, text)| (name, Foreign::from(text).to_string())));
         shown.extend([
+            ("jobs in it", job.alloc_jobs.iter().map(Foreign::to_string).collect::<Vec<_>>().join(", ")),
             ("tasks", wanted_text(job)),
             ("gang", gang),
             ("submitted", time(job.submitted_ms)),
@@ -280,6 +284,11 @@ impl JobStatusView {
         if !self.tasks.is_empty() {
             text.push('\n');
             text.push_str(&tasks_table(&self.tasks, style));
+        }
+        let allocs: String = self.tasks.iter().filter_map(TaskOutput::inside_line).collect();
+        if !allocs.is_empty() {
+            text.push('\n');
+            text.push_str(&allocs);
         }
         let (failing, unplaced): (Vec<_>, Vec<_>) =
             self.unplaced.iter().cloned().partition(|explanation| explanation.failures > 0);

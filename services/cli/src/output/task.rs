@@ -45,6 +45,42 @@ pub(crate) struct TaskOutput {
     pub(crate) surges: bool,
     /// A resize in place that is not in force; null: what it is charged is.
     pub(crate) resize: Option<TaskResizeView>,
+    /// Its place in an alloc; null if it is in none.
+    pub(crate) alloc: Option<InAllocView>,
+    /// The tasks in it, if it is an alloc.
+    pub(crate) inside: Vec<InsideView>,
+}
+
+/// The place of a task in an alloc.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct InAllocView {
+    pub(crate) set: Foreign,
+    pub(crate) index: u32,
+    /// What it takes of the alloc.
+    pub(crate) resources: ResourcesView,
+}
+
+/// A task in an alloc.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct InsideView {
+    pub(crate) job: Foreign,
+    pub(crate) index: u32,
+    /// What it takes of the alloc.
+    pub(crate) resources: ResourcesView,
+}
+
+impl From<v1::TaskInAlloc> for InAllocView {
+    fn from(alloc: v1::TaskInAlloc) -> Self {
+        let resources = alloc.resources.unwrap_or_default().into();
+        Self { set: alloc.set.into(), index: alloc.index, resources }
+    }
+}
+
+impl From<v1::TaskInside> for InsideView {
+    fn from(inside: v1::TaskInside) -> Self {
+        let resources = inside.resources.unwrap_or_default().into();
+        Self { job: inside.job.into(), index: inside.index, resources }
+    }
 }
 
 /// A resize of a running task that is ordered, or was refused.
@@ -179,11 +215,32 @@ impl From<v1::Task> for TaskOutput {
             charge: task.charge.map(ResourcesView::from),
             surges: task.surges,
             resize: task.resize.map(TaskResizeView::from),
+            alloc: task.alloc.map(InAllocView::from),
+            inside: task.inside.into_iter().map(InsideView::from).collect(),
         }
     }
 }
 
 impl TaskOutput {
+    /// The alloc that it is in, and what it takes of it.
+    fn alloc_text(&self) -> String {
+        let Some(InAllocView { set, index, resources }) = &self.alloc else { return String::new() };
+        format!("{}/{set}/{index}, of which it takes {}", self.user, resources.text())
+    }
+
+    /// What is in it, if it is an alloc: `web/0 (cpu 100m, memory 64MiB), logs/0 (cpu 50m, memory 32MiB)`.
+    fn inside_text(&self) -> String {
+        let inside = self.inside.iter();
+        let inside =
+            inside.map(|inside| format!("{}/{} ({})", inside.job, inside.index, inside.resources.text()));
+        inside.collect::<Vec<_>>().join(", ")
+    }
+
+    /// A line about what is in it; `None` if nothing is.
+    pub(super) fn inside_line(&self) -> Option<String> {
+        let inside = self.inside_text();
+        (!inside.is_empty()).then(|| format!("in {}/{}/{}: {inside}\n", self.user, self.job, self.index))
+    }
     /// The state, with the reason of a stop, or that it surges.
     fn state_text(&self) -> String {
         match &self.stop {
@@ -353,6 +410,8 @@ impl TaskStatusView {
             ("next start", task.next_start_text()),
             ("in force", task.resize.as_ref().map(|resize| resize.in_force.text()).unwrap_or_default()),
             ("asked for", task.resize.as_ref().map(TaskResizeView::text).unwrap_or_default()),
+            ("alloc", task.alloc_text()),
+            ("in it", task.inside_text()),
             ("charged", task.charge.as_ref().map(ResourcesView::text).unwrap_or_default()),
             ("in use", used(UsageView::text)),
             ("version", number(u64::from(task.spec_version))),

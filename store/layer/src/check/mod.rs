@@ -6,6 +6,7 @@
 //! is checked. Together they prove two things. Indexes, sums, counters, endpoints and charges follow from the rows of
 //! tasks and jobs. The journal's last record of each row equals that row.
 
+mod alloc;
 mod cell;
 mod endpoint;
 mod job;
@@ -73,6 +74,7 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
     let mut found = Violations(rows.damage.clone());
     cell::check(&mut found, rows);
     node::check(&mut found, rows);
+    alloc::check(&mut found, rows);
     task::check(&mut found, rows, mode);
     job::check(&mut found, rows, mode);
     endpoint::check(&mut found, rows);

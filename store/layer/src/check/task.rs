@@ -64,8 +64,8 @@ fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     found.require(asked == given, "task_ports", || {
         wrong(key(), format!("ports {given:?}"), format!("{asked:?}, as its spec asks"))
     });
-    let share = spec.resources_for(row.id.index);
-    found.require(*share == row.in_force().without_cards(), "task_share", || {
+    let share = spec.node_resources_for(row.id.index);
+    found.require(share == row.in_force().without_cards(), "task_share", || {
         wrong(key(), format!("charged {}", row.in_force()), format!("{share}, as its spec asks"))
     });
     resize_check(found, rows, row);

@@ -76,6 +76,7 @@ async fn hold_at(
         resources,
         spec_version: 1,
         gang: Some((GANG, epoch)),
+        alloc: None,
     };
     let holds = [GangHold { task: TaskId { job: JobId(1), index }, placement, node_revision: None }];
     cell.change(change, async |tx, changes| gang_hold(tx, &mut changes.open()?, GANG, epoch, &holds).await)

@@ -49,6 +49,8 @@ pub async fn jobs_admit(
     let mut rows = Vec::with_capacity(jobs.len());
     for (job, found) in jobs.iter().zip(found) {
         // A second job of a name is an update of the first one. An id is never used twice.
+        // One that joins an alloc set changes the set's row too.
+        let found = found.filter(|_| job.spec.alloc_set.is_none());
         let found =
             found.filter(|_| names.insert((&job.spec.user, &job.spec.name)) && ids.insert(job.candidate));
         rows.push(found.map(|FreeName { before }| {

@@ -11,6 +11,7 @@ use borough_model::{Delta, JobId, Name};
 use super::count::count_set;
 use super::end::remainder_give_back;
 use super::read::{job_get, job_spec_in_force};
+use crate::alloc::set_stop_check;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobRowKey, JobSpecKey};
@@ -110,6 +111,9 @@ pub async fn job_scale(
 /// ends its tasks, and the job ends with the last of them. Stopping a stopping or ended job changes nothing.
 pub async fn job_stop(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
+    if matches!(before.state, JobState::Waiting | JobState::Running) {
+        set_stop_check(tx, changes.space(), &before).await?;
+    }
     if before.state == JobState::Waiting {
         remainder_give_back(tx, changes, &before).await?;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::job::{
-    AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, fields_fixed, job_new,
+    AffinityKind, ChangeClass, JobAlloc, JobRow, JobSpec, JobState, change_class, fields_fixed, job_new,
     spec_with_scheduler,
 };
 use borough_model::journal::ValueChange;
@@ -16,6 +16,7 @@ use super::count::count_set;
 use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
 use super::update::rollout_begin;
+use crate::alloc::{alloc_change_check, member_join};
 use crate::cell::cell_scheduler_rules;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
@@ -100,6 +101,7 @@ async fn update(
             if !fixed.is_empty() {
                 return Err(StoreError::NeedsUpdate { job: before.id, changes: fixed });
             }
+            alloc_change_check(tx, changes.space(), before, spec).await?;
             let mut row = before.clone();
             changes.values_push(ValueChange::of_labels(&in_force.labels, &spec.labels));
             if spec.priority != row.priority {
@@ -136,7 +138,10 @@ async fn create(
     };
     let spec = spec_with_scheduler(spec, None, &rules);
     let spec = spec.as_ref();
-    let row = job_new(candidate, spec, changes.request(), changes.at_ms());
+    let mut row = job_new(candidate, spec, changes.request(), changes.at_ms());
+    if let Some(set) = member_join(tx, changes, spec, candidate).await? {
+        row.alloc = Some(Box::new(JobAlloc::Member { set }));
+    }
     endpoints_left_withdraw(tx, changes, &spec.user, &spec.name).await?;
     let charge = job_charge(&ChargeBasis::from(spec), 0..spec.count).map_err(|error| overflow(&error))?;
     quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;

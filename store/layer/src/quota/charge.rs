@@ -53,7 +53,7 @@ impl<'s> ChargeBasis<'s> {
     pub fn covers(&self, spec: &JobSpec, count: u32) -> bool {
         (0..count).all(|index| {
             let charged = self.resources_for(index);
-            resources_most(&charged, spec.resources_for(index)) == charged
+            resources_most(&charged, &spec.node_resources_for(index)) == charged
         })
     }
 
@@ -64,8 +64,8 @@ impl<'s> ChargeBasis<'s> {
 
     /// What the task `index` takes.
     pub fn resources_for(&self, index: u32) -> Resources {
-        let each = self.specs.iter().map(|spec| spec.resources_for(index));
-        each.fold(Resources::default(), |most, resources| resources_most(&most, resources))
+        let each = self.specs.iter().map(|spec| spec.node_resources_for(index));
+        each.fold(Resources::default(), |most, resources| resources_most(&most, &resources))
     }
 }
 
@@ -83,6 +83,10 @@ pub fn job_charge(basis: &ChargeBasis<'_>, indexes: Range<u32>) -> Result<QuotaU
 
 fn spec_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
     let tasks = indexes.end.saturating_sub(indexes.start);
+    if spec.alloc_set.is_some() {
+        // The alloc set is charged for what they take.
+        return Ok(QuotaUsed { used: Resources::default(), tasks: u64::from(tasks) });
+    }
     let mut used = resources_multiply(&spec.task.resources, tasks)?;
     for (role, of_role) in spec.role_ranges() {
         let (start, end) = (of_role.start.max(indexes.start), of_role.end.min(indexes.end));

@@ -23,6 +23,7 @@ use borough_model::rollout::{RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
 
+use crate::alloc::{AllocsLeaving, alloc_change_check, allocs_leaving};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
     job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
@@ -77,9 +78,16 @@ pub async fn rollout_replace(
         attempts.into_iter().partition(|(task, _)| disrupted.contains(task));
     let disruptions = healthy.len().min(most);
     let attempts: Vec<_> = others.into_iter().chain(healthy.into_iter().take(most)).collect();
+    let (attempts, inside) = if row.alloc_members().is_some() {
+        let AllocsLeaving { allocs, inside } = allocs_leaving(tx, changes, &row, &attempts).await?;
+        (allocs, inside)
+    } else {
+        (attempts, Vec::new())
+    };
     if attempts.is_empty() {
         return Ok(0);
     }
+    task_stop_begin(tx, changes, &inside, StopReason::AllocLeft).await?;
     let stepped = rollout.stepped(u32::try_from(disruptions).unwrap_or(u32::MAX));
     job_event(tx, changes, &row, &JobEvent::RolloutSet { rollout: Box::new(stepped) })?;
     task_stop_begin(tx, changes, &attempts, StopReason::Updated).await
@@ -335,6 +343,7 @@ async fn undo(
             spec
         }
     };
+    alloc_change_check(tx, changes.space(), before, &spec).await?;
     if spec == in_force {
         return Err(refused(RolloutRefused::Same(version.unwrap_or(before.spec_version))));
     }

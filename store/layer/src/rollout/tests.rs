@@ -131,6 +131,7 @@ impl World {
                 resources: spec.resources_for(index).clone(),
                 spec_version: version,
                 gang: None,
+                alloc: None,
             };
             book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();
             book.write(tx, changes).await

@@ -9,6 +9,7 @@ use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
 use super::{attempts_read, job_tasks_read, task_stop_begin};
+use crate::alloc::{AllocsLeaving, allocs_leaving};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{job_event, job_get, job_spec_in_force, moves_set, surge_with_dead};
 use crate::journal::ChangeSet;
@@ -37,14 +38,21 @@ pub async fn tasks_move(
     moves: &[TaskMoves],
     reason: StopReason,
 ) -> StoreResult<usize> {
-    let mut leaving = Vec::new();
+    let (mut leaving, mut inside) = (Vec::new(), Vec::new());
     for of_job in moves {
         let row = keys::read(tx, changes.space(), &JobRowKey { job: of_job.job }).await?;
-        if let Some(row) = row {
-            leaving.extend(within_budget(tx, changes, &row, of_job).await?);
+        let Some(row) = row else { continue };
+        let within = within_budget(tx, changes, &row, of_job).await?;
+        if row.alloc_members().is_none() {
+            leaving.extend(within);
+            continue;
         }
+        let AllocsLeaving { allocs, inside: of_set } = allocs_leaving(tx, changes, &row, &within).await?;
+        leaving.extend(allocs);
+        inside.extend(of_set);
     }
-    task_stop_begin(tx, changes, &leaving, reason).await
+    let followed = task_stop_begin(tx, changes, &inside, StopReason::AllocLeft).await?;
+    Ok(followed.saturating_add(task_stop_begin(tx, changes, &leaving, reason).await?))
 }
 
 /// Those of the attempts that may leave now.

@@ -1,5 +1,6 @@
 //! Agents' reports and their answers, against a store.
 
+mod alloc;
 mod daemon;
 mod overlap;
 mod promise;
@@ -84,6 +85,7 @@ async fn place_as(cell: &TestCell, index: u32, event: impl Fn(Placement) -> Task
             resources: resources.clone(),
             spec_version: 1,
             gang: None,
+            alloc: None,
         };
         book.apply(task(index), &event(placement), changes.at_ms())?.unwrap();
         book.write(tx, changes).await
@@ -385,8 +387,15 @@ async fn tasks_that_end_at_once_are_all_counted() {
             node_register(tx, changes, &registration).await?;
             book.extend_nodes(tx, changes.space(), [node]).await?;
             let (incarnation, resources) = (Incarnation(1), resources.clone());
-            let placement =
-                Placement { node, incarnation, ports: Vec::new(), resources, spec_version: 1, gang: None };
+            let placement = Placement {
+                node,
+                incarnation,
+                ports: Vec::new(),
+                resources,
+                spec_version: 1,
+                gang: None,
+                alloc: None,
+            };
             book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();
         }
         book.write(tx, changes).await

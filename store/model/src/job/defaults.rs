@@ -46,7 +46,7 @@ impl RestartSpec {
     /// resets the count.
     pub fn for_kind(kind: JobKind) -> Self {
         let (mode, attempts_max) = match kind {
-            JobKind::Service | JobKind::Daemon => (RestartMode::Always, None),
+            JobKind::Service | JobKind::Daemon | JobKind::AllocSet => (RestartMode::Always, None),
             JobKind::Batch => (RestartMode::OnFailure, Some(3)),
         };
         Self { mode, attempts_max, backoff_initial_ms: 500, backoff_max_ms: 60_000, reset_after_ms: 120_000 }
@@ -74,7 +74,7 @@ pub(super) fn resources() -> Resources {
 /// The priority of a job that names none.
 pub(super) fn priority(kind: JobKind) -> u32 {
     match kind {
-        JobKind::Service | JobKind::Daemon => PRIORITY_SERVICE,
+        JobKind::Service | JobKind::Daemon | JobKind::AllocSet => PRIORITY_SERVICE,
         JobKind::Batch => PRIORITY_BATCH,
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn priority(kind: JobKind) -> u32 {
 /// The count of a job that names none. The controller counts the tasks of a daemon job.
 pub(super) fn count(kind: JobKind) -> u32 {
     match kind {
-        JobKind::Service | JobKind::Batch => 1,
+        JobKind::Service | JobKind::Batch | JobKind::AllocSet => 1,
         JobKind::Daemon => 0,
     }
 }

@@ -89,11 +89,12 @@ pub enum ChangeClass {
 /// the members of a gang and their roles are counted by their indexes, and one scheduler decides over all of them.
 pub fn fields_fixed(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
     let gang = |spec: &JobSpec| (spec.min_member, spec.gang.clone());
-    if old.kind == new.kind && gang(old) == gang(new) && old.scheduler == new.scheduler {
+    let alike = old.kind == new.kind && old.alloc_set == new.alloc_set && old.scheduler == new.scheduler;
+    if alike && gang(old) == gang(new) {
         return Vec::new();
     }
     let is_fixed = |change: &FieldChange| {
-        ["kind", "min_member", "roles", "gang_topology", "scheduler"]
+        ["kind", "min_member", "roles", "gang_topology", "scheduler", "alloc_set"]
             .iter()
             .any(|name| change.path.starts_with(name))
     };

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::{JobId, Name, RequestId};
 use crate::job::{
-    After, AfterCondition, DaemonCounts, JobKind, JobMoves, JobOutcome, JobRow, JobSpec, JobState, Rollout,
+    After, AfterCondition, DaemonCounts, JobAlloc, JobKind, JobMoves, JobOutcome, JobRow, JobSpec, JobState,
+    Rollout,
 };
 
 /// How a task ended for good.
@@ -65,6 +66,10 @@ pub enum JobEvent {
     MovesSet {
         moves: Box<JobMoves>,
     },
+    /// A job was submitted into this alloc set. Others in it may have ended.
+    MembersSet {
+        members: Vec<JobId>,
+    },
     /// A task with an index below the count has ended for good.
     TaskEnded {
         end: TaskEnd,
@@ -114,6 +119,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         changes: None,
         daemon: (spec.kind == JobKind::Daemon).then(Box::default),
         moves: None,
+        alloc: JobAlloc::of_new(spec),
     }
 }
 
@@ -181,6 +187,10 @@ pub fn job_transition(
         JobEvent::MovesSet { moves } => {
             job_alive(row)?;
             next.moves = Some(moves.clone());
+        }
+        JobEvent::MembersSet { members } => {
+            job_alive(row)?;
+            next.alloc = Some(Box::new(JobAlloc::Set { members: members.clone() }));
         }
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,

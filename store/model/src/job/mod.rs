@@ -1,5 +1,6 @@
 //! A job. Its owner writes the spec, which changes rarely. The row has its state, which changes often.
 
+mod alloc;
 mod daemon;
 pub mod defaults;
 mod diff;
@@ -20,6 +21,10 @@ mod toleration;
 mod validate;
 mod work;
 
+pub use alloc::{
+    ALLOC_COMMAND, JobAlloc, MEMBER_TASKS_MAX, MEMBERS_MAX, member_check, member_fits, set_holds,
+    set_stop_refused,
+};
 pub use daemon::DaemonCounts;
 pub use defaults::band;
 pub use diff::{

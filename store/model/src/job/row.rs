@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{DaemonCounts, Rollout, RolloutState};
+use super::{DaemonCounts, JobAlloc, Rollout, RolloutState};
 use crate::id::{JobId, Name, RequestId};
 
 /// The present state of a job. Placements guard on its gate, which is a key of its own. Only a change that can make a
@@ -62,6 +62,10 @@ pub struct JobRow {
     #[n(16)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moves: Option<Box<JobMoves>>,
+    /// What it has to do with allocs; absent: nothing.
+    #[n(17)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alloc: Option<Box<JobAlloc>>,
 }
 
 /// What moves of a job's tasks off their nodes have to leave in its row.

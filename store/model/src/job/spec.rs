@@ -52,8 +52,8 @@ pub struct JobSpec {
         given,
         by_hand,
         schema = kind_schema,
-        value = "`service` (until stopped), `batch` (until done), or `daemon` (until stopped, one task on each node that \
-                 matches)",
+        value = "`service` (until stopped), `batch` (until done), `daemon` (until stopped, one task on each node that \
+                 matches), or `alloc_set` (each task is an alloc: a place on a node for tasks of other jobs)",
         default = "`service`",
         example = "batch"
     )]
@@ -303,6 +303,16 @@ pub struct JobSpec {
         change = Metadata
     )]
     pub update: Option<UpdateSpec>,
+    /// The alloc set that has its tasks, a job of the same user; absent: they have places of their own.
+    #[n(32)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[field(
+        kind = NameText,
+        value = "an alloc set of the same user: its tasks run in the allocs of the set",
+        example = "places",
+        status
+    )]
+    pub alloc_set: Option<Name>,
 }
 
 /// Whether tasks run until stopped or until done, and whether each node has one.
@@ -321,12 +331,19 @@ pub enum JobKind {
     /// One task runs on each node that matches, until the job is stopped. Otherwise they are as those of a service.
     #[n(2)]
     Daemon,
+    /// Its tasks are allocs: places on nodes that are held until the job is stopped, and that hold tasks of other jobs.
+    #[n(3)]
+    AllocSet,
 }
 
 impl JobKind {
     /// The kinds with their names in a job file.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("service", Self::Service), ("batch", Self::Batch), ("daemon", Self::Daemon)];
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("service", Self::Service),
+        ("batch", Self::Batch),
+        ("daemon", Self::Daemon),
+        ("alloc_set", Self::AllocSet),
+    ];
 }
 
 /// The four bands of priority, in order. Monitoring 300–399, production 200–299, batch 100–199, best effort 0–99.

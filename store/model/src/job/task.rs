@@ -32,7 +32,7 @@ pub struct TaskSpec {
         kind = TextList(COMMAND),
         check = command_of_task_check,
         required = COMMAND,
-        value = "the program and its arguments, a list",
+        value = "the program and its arguments, a list; an alloc set has none",
         example = ["run", "--fast"]
     )]
     pub command: Vec<String>,

@@ -9,6 +9,7 @@ use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
 mod alloc;
+mod alloc_agent;
 mod card;
 mod effect;
 mod facts;
@@ -32,6 +33,7 @@ pub use alloc::{
     node_alloc_check, node_alloc_cool, node_alloc_cooled, node_alloc_release, node_alloc_resize,
     node_alloc_retake, node_alloc_touch, node_free, resize_shortfall,
 };
+pub use alloc_agent::AGENT_ALLOCS;
 pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };

@@ -19,6 +19,6 @@ pub use resize::{
     RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, resize_next,
 };
 pub use row::{
-    Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
+    Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, InAlloc, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,
 };

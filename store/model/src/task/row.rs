@@ -142,6 +142,24 @@ pub struct TaskRow {
     #[n(29)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<Box<Resize>>,
+    /// The place of this attempt in an alloc, or of the last one; absent: it has a place of its own.
+    #[n(30)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alloc: Option<Box<InAlloc>>,
+}
+
+/// The place of an attempt in an alloc.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct InAlloc {
+    /// The task that is the alloc, of an alloc set.
+    #[n(0)]
+    pub alloc: TaskId,
+    /// The attempt of the alloc: with another one the alloc may be on another node.
+    #[n(1)]
+    pub attempt: Incarnation,
+    /// What it takes of the alloc.
+    #[n(2)]
+    pub resources: Resources,
 }
 
 /// An eviction of a task for one of higher priority.
@@ -196,7 +214,18 @@ impl TaskRow {
             healthy_ms: 0,
             daemon_node: None,
             resize: None,
+            alloc: None,
         }
+    }
+
+    /// The place in an alloc that this attempt has now; `None`: it has none, or waits for one.
+    pub fn in_alloc(&self) -> Option<&InAlloc> {
+        self.alloc.as_deref().filter(|_| self.state.is_charged())
+    }
+
+    /// Returns true if it is an alloc that takes tasks, or has some, and is not leaving its node.
+    pub fn holds_tasks(&self) -> bool {
+        self.state == TaskState::Running
     }
 
     /// The node that it is for, if its job is a daemon job.
@@ -362,11 +391,14 @@ pub enum StopReason {
     /// Its daemon job does not serve its node any more: dead.
     #[n(9)]
     NodeLeft,
+    /// The alloc that it is in ends, or leaves its node: pending, and placed where the alloc goes.
+    #[n(10)]
+    AllocLeft,
 }
 
 impl StopReason {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::JobStopped,
         Self::JobShrunk,
         Self::Restart,
@@ -377,6 +409,7 @@ impl StopReason {
         Self::Tainted,
         Self::Shutdown,
         Self::NodeLeft,
+        Self::AllocLeft,
     ];
 
     /// Returns true if the task is dead after this stop; otherwise it is pending.
@@ -389,13 +422,14 @@ impl StopReason {
             | Self::Preempted
             | Self::Updated
             | Self::Tainted
-            | Self::Shutdown => false,
+            | Self::Shutdown
+            | Self::AllocLeft => false,
         }
     }
 
     /// Returns true if the task moves for the sake of its node, of another task or of the cell. It ran well itself.
     pub fn is_move(self) -> bool {
-        matches!(self, Self::Drained | Self::Preempted | Self::Tainted | Self::Shutdown)
+        matches!(self, Self::Drained | Self::Preempted | Self::Tainted | Self::Shutdown | Self::AllocLeft)
     }
 
     /// Why the attempt was ended, for people.
@@ -411,6 +445,7 @@ impl StopReason {
             Self::Tainted => "its node has a taint that it does not tolerate",
             Self::Shutdown => "its cell was shut down",
             Self::NodeLeft => "its node is drained, lost, or no longer matches its daemon job",
+            Self::AllocLeft => "its alloc ends or leaves the node",
         }
     }
 }

@@ -155,6 +155,7 @@ impl World {
                         resources: Resources::default(),
                         spec_version: 1,
                         gang: None,
+                        alloc: None,
                     };
                     self.apply(index, &TaskEvent::Place(placement));
                 }

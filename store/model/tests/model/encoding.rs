@@ -8,7 +8,7 @@ use crate::journal_sample::{journal_values, node_load};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
-    GangSpec, GangTopology, HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
+    GangSpec, GangTopology, HealthCheck, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
     PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, Spread, TaskOverride, Toleration,
     TolerationOperator, UpdateSpec, spec_value,
 };
@@ -20,8 +20,8 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, PortAssignment, StopReason,
-    TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, InAlloc, PortAssignment,
+    StopReason, TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 use serde_json::Value;
@@ -90,7 +90,13 @@ fn task_full() -> TaskRow {
         healthy_ms: 1_700_000_000_003,
         daemon_node: Some(Box::new(NodeId(7))),
         resize: Some(Box::new(resize_full(resources()))),
+        alloc: Some(Box::new(in_alloc())),
     }
+}
+
+fn in_alloc() -> InAlloc {
+    let alloc = TaskId { job: JobId(9), index: 4 };
+    InAlloc { alloc, attempt: Incarnation(2), resources: resources() }
 }
 
 fn text_map(key: &str, value: &str) -> BTreeMap<String, String> {
@@ -154,6 +160,7 @@ fn spec_full() -> JobSpec {
     let update = UpdateSpec { disruptions_max: Some(4), ..update };
     let update = UpdateSpec { resize: ResizeMode::Restart, resize_signal: Some(ResizeSignal::Hup), ..update };
     full.update = Some(UpdateSpec { surge_max: Some(3), surge_percent_max: Some(20), ..update });
+    full.alloc_set = Some(name("places"));
     full
 }
 
@@ -205,6 +212,7 @@ fn job_row(state: JobState) -> JobRow {
         changes: Some(Box::new(changes_full())),
         daemon: Some(Box::new(DaemonCounts { withdrawn: 1, unadmitted: 2, steps: 7, left: 3 })),
         moves: Some(Box::new(moves_full())),
+        alloc: Some(Box::new(JobAlloc::Set { members: vec![JobId(0x12)] })),
     }
 }
 
@@ -476,6 +484,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
         healthy_ms: 0,
         daemon_node: None,
         resize: None,
+        alloc: None,
         ..task_full()
     };
     assert_eq!(row, expected);

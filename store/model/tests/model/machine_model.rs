@@ -223,7 +223,7 @@ impl World {
             ..Resources::default()
         };
         let gang = (act.arg & 8 == 0).then_some((GangId(1), 1));
-        Some(Placement { node, incarnation, ports, resources, spec_version: 1, gang })
+        Some(Placement { node, incarnation, ports, resources, spec_version: 1, gang, alloc: None })
     }
 
     /// An order for other amounts of both kinds, or the record that there is no room.

@@ -269,7 +269,13 @@ fn a_move_is_no_restart() {
     for reason in StopReason::ALL.into_iter().filter(|reason| !reason.is_final()) {
         let row = row_from(running(Health::Healthy), &[stop(reason), end.clone()]);
         assert_eq!(row.state, TaskState::Pending, "{reason:?}");
-        let moves = [StopReason::Drained, StopReason::Preempted, StopReason::Tainted, StopReason::Shutdown];
+        let moves = [
+            StopReason::Drained,
+            StopReason::Preempted,
+            StopReason::Tainted,
+            StopReason::Shutdown,
+            StopReason::AllocLeft,
+        ];
         assert_eq!(row.restarts, u32::from(!moves.contains(&reason)), "{reason:?}");
     }
     let crashed = row_from(running(Health::Healthy), &[exited(1, 1, true, JobKind::Service)]);

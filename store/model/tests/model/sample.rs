@@ -33,9 +33,11 @@ pub(crate) fn spec(kind: JobKind) -> JobSpec {
     JobSpec::defaults(name("ada"), name("web"), kind, vec!["/bin/serve".to_owned()])
 }
 
-/// A job file with the example of every field that has one.
+/// A job file with the example of every field that has one. A job in an alloc set decides about no node, so that field
+/// stands alone.
 pub(crate) fn example_file() -> Value {
     let mut file = examples(JobSpec::file_fields());
+    file.as_object_mut().unwrap().remove("alloc_set");
     let task = JobSpec::file_fields().iter().find(|field| field.file == "task").unwrap();
     file["task"] = examples(task.inner.unwrap());
     file
@@ -69,6 +71,7 @@ pub(crate) fn placement(incarnation: u64) -> Placement {
         resources: Resources { cpu_millis: 500, memory_bytes: 64 << 20, ..Resources::default() },
         spec_version: 1,
         gang: None,
+        alloc: None,
     }
 }
 

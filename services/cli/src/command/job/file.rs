@@ -55,6 +55,7 @@ pub(super) async fn validate(
     printer.one(&SpecView::new(Some(&spec)), |_, _| {
         let tasks = match spec.kind() {
             JobKind::Daemon => "a task on each node that matches".to_owned(),
+            JobKind::AllocSet => tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "alloc"),
             _ => tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "task"),
         };
         format!("{}: fine: {}/{} with {tasks}", path_shown(&arguments.file), spec.user, spec.name)

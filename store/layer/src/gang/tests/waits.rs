@@ -17,7 +17,15 @@ fn task(index: u32) -> TaskId {
 
 fn placement(gang: Option<(GangId, u64)>) -> Placement {
     let resources = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec![]).task.resources;
-    Placement { node: NODE, incarnation: Incarnation(1), ports: Vec::new(), resources, spec_version: 1, gang }
+    Placement {
+        node: NODE,
+        incarnation: Incarnation(1),
+        ports: Vec::new(),
+        resources,
+        spec_version: 1,
+        gang,
+        alloc: None,
+    }
 }
 
 /// Changes the gang's row to `waiting` at `epoch`. A worker's batch writes such a row with the holds of the members.

@@ -168,6 +168,7 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
         changes: None,
         daemon: None,
         moves: None,
+        alloc: None,
     };
     let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
     if let Some(spec) = &spec {

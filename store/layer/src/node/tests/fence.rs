@@ -96,6 +96,7 @@ async fn place(cell: &TestCell, node: NodeId) {
         resources: spec.task.resources.clone(),
         spec_version: 1,
         gang: None,
+        alloc: None,
     };
     cell.change(change(5, "place"), async |tx, changes| {
         job_submit(tx, changes, &spec, TASK.job).await?;

@@ -24,6 +24,7 @@ fn placed(task: TaskId, node: NodeId) -> TaskRow {
         resources: Resources::default(),
         spec_version: 1,
         gang: None,
+        alloc: None,
     };
     task_transition(&TaskRow::never_placed(task), &TaskEvent::Place(place), 1_000).unwrap().row
 }

@@ -124,6 +124,7 @@ impl World {
             resources: resources.clone(),
             spec_version,
             gang: None,
+            alloc: None,
         };
         let (event, after) = match fits {
             Ok(after) => (TaskEvent::Place(place), after),

@@ -60,6 +60,7 @@ fn batch(event: fn(Place) -> TaskEvent) -> PlacementBatch {
             resources: cores(1_000),
             spec_version: 1,
             gang: None,
+            alloc: None,
         };
         let row = task_transition(&TaskRow::never_placed(task), &event(place), 1_000).unwrap().row;
         PlacementChange {

@@ -104,6 +104,7 @@ impl World {
             resources: spec(100).task.resources,
             spec_version: 1,
             gang: None,
+            alloc: None,
         };
         self.change("place", async |tx, changes| {
             let mut book = TaskBook::read(tx, changes.space(), [task(index)]).await?;

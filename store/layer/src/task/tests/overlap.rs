@@ -28,6 +28,7 @@ async fn placed(cell: &TestCell, task: TaskId, port: u16) {
         resources,
         spec_version: 1,
         gang: None,
+        alloc: None,
     };
     cell.change(change(31, "place"), async |tx, changes| {
         let mut book = TaskBook::read(tx, changes.space(), [task]).await?;

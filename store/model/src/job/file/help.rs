@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(kind("restart.attempts"), "a whole number from 0 or unlimited");
         assert_eq!(kind("task.environment"), "a map to texts");
         assert_eq!(kind("restart"), "always, on_failure, never or a map");
-        assert_eq!(kind("kind"), "service, batch or daemon");
+        assert_eq!(kind("kind"), "service, batch, daemon or alloc_set");
         assert_eq!(of("task.resources.memory").default, "64MiB");
         assert_eq!(of("task.health").default, "none: healthy while it runs; 5s, 2s, 3, 10s");
         assert!(of("name").required && of("roles.name").required && !of("count").required);

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::validate::DAEMON_COUNT_ACCEPTED;
-use super::{JobKind, JobSpec, Note, SpecChange, TaskSpec};
+use super::{ALLOC_COMMAND, JobKind, JobSpec, Note, SpecChange, TaskSpec};
 use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
 use read::kind_read;
@@ -204,6 +204,10 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
     let kind = fields.get("kind").and_then(|item| kind_read(reader, &item));
     let kind = kind.unwrap_or(JobKind::Service);
     let mut spec = JobSpec::initial(caller.clone(), caller.clone(), kind, TaskSpec::of(Vec::new()));
+    if kind == JobKind::AllocSet {
+        reader.optional(&["task", "task.command"]);
+        spec.task.command = ALLOC_COMMAND.map(str::to_owned).to_vec();
+    }
     spec.fields_read(reader, root, &fields);
     let named = fields.get("count").filter(|_| kind == JobKind::Daemon && spec.count == 0);
     // Another count is refused by the check.

@@ -25,6 +25,8 @@ pub(crate) struct FieldReader {
     /// What the file calls a field that its path in the spec does not name.
     aliases: BTreeMap<String, String>,
     stand_ins: usize,
+    /// Fields that this file need not have.
+    optional: Vec<&'static str>,
 }
 
 /// What the file has at a path.
@@ -82,8 +84,16 @@ impl FieldReader {
         self.problems.push(Problem::of(item.node, format!("{}: {problem}", item.path)));
     }
 
+    /// Has fields be optional that are required in other files.
+    pub(crate) fn optional(&mut self, paths: &[&'static str]) {
+        self.optional.extend_from_slice(paths);
+    }
+
     /// Records a missing field.
     pub(crate) fn missing(&mut self, outer: &FileItem<'_>, field: &str, accepted: &str) {
+        if self.optional.contains(&path_within(&outer.path, field).as_str()) {
+            return;
+        }
         let within = if outer.path.is_empty() { String::new() } else { format!(" in {}", outer.path) };
         let message = format!("field {field:?} is missing{within}; accepted: {accepted}");
         self.unread.insert(path_within(&outer.path, field));

@@ -13,7 +13,23 @@ pub fn job_file_schema() -> Value {
         "title": "Borough job file",
     });
     merge(&mut schema, message_schema(JobSpec::FIELDS));
+    command_optional(&mut schema);
     schema
+}
+
+/// An alloc set runs nothing itself: it has no command, and may leave out its task.
+fn command_optional(schema: &mut Value) {
+    let mut without = |path: &[&str], field: &str| {
+        let part = path.iter().try_fold(&mut *schema, |part, key| part.get_mut(*key));
+        if let Some(Value::Array(required)) = part {
+            required.retain(|name| name != field);
+        }
+    };
+    without(&["required"], "task");
+    without(&["properties", "task", "required"], "command");
+    let is_set = json!({"properties": {"kind": {"const": "alloc_set"}}, "required": ["kind"]});
+    let others = json!({"required": ["task"], "properties": {"task": {"required": ["command"]}}});
+    merge(schema, json!({"if": is_set, "else": others}));
 }
 
 /// A map with these fields and no other.

@@ -86,7 +86,8 @@ impl JobSpec {
         file.put_some("lost_after", self.lost_after_ms.as_ref(), |ms| delay(*ms));
         file.put_some("progress_deadline", self.progress_deadline_ms.as_ref(), |ms| delay(*ms));
         file.put_some("update", self.update.as_ref(), update);
-        file.put("task", task(&self.task));
+        file.put_some("alloc_set", self.alloc_set.as_ref(), |name| json!(name.as_str()));
+        file.put("task", if self.kind == JobKind::AllocSet { place(&self.task) } else { task(&self.task) });
         let overrides =
             self.overrides.iter().map(|(index, own)| (index.to_string(), override_of(own, self).done()));
         let overrides: Map<String, Value> = overrides.collect();
@@ -273,10 +274,19 @@ fn restart(rule: &RestartSpec, default: &RestartSpec) -> Value {
     map.done()
 }
 
+/// An alloc runs nothing itself, so no file names its command.
+fn place(task: &TaskSpec) -> Value {
+    task_fields(FileMap::default(), task)
+}
+
 fn task(task: &TaskSpec) -> Value {
-    let default = TaskSpec::of(Vec::new());
     let mut map = FileMap::default();
     map.put("command", json!(task.command));
+    task_fields(map, task)
+}
+
+fn task_fields(mut map: FileMap, task: &TaskSpec) -> Value {
+    let default = TaskSpec::of(Vec::new());
     map.put_unless("environment", &task.environment, &default.environment, |variables| json!(variables));
     map.put_some("working_directory", task.working_directory.as_ref(), |path| json!(path));
     let needs = |task: &TaskSpec| (task.resources.clone(), task.device_selectors.clone());

@@ -7,7 +7,7 @@ use super::daemon::COUNT_ACCEPTED;
 use super::task::override_check;
 use super::update::count_with_surge_check;
 use crate::field_error::{FieldError, FieldErrors};
-use crate::job::{GangTopology, JobKind, JobSpec};
+use crate::job::{GangTopology, JobKind, JobSpec, MEMBER_TASKS_MAX};
 
 /// Most roles of a job.
 pub const ROLES_MAX: usize = 16;
@@ -20,6 +20,11 @@ pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
     if spec.kind == JobKind::Daemon {
         fields.refuse("count", count, COUNT_ACCEPTED);
         return fields.done();
+    }
+    if spec.alloc_set.is_some() && count > MEMBER_TASKS_MAX {
+        let accepted =
+            format!("at most {MEMBER_TASKS_MAX} in a job with `alloc_set`; larger work is several jobs");
+        fields.refuse("count", count, accepted);
     }
     if !spec.roles().is_empty() && count != spec.count {
         let accepted = format!("{}, the sum of its roles: a job of several roles keeps its size", spec.count);

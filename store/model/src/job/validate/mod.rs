@@ -1,6 +1,7 @@
 //! Decides whether a spec can be admitted. The errors name every invalid field at once, with its value and what would
 //! be accepted, so that nobody repairs a job file one error at a time.
 
+mod alloc;
 mod contradiction;
 mod daemon;
 mod gang;
@@ -19,6 +20,7 @@ use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
 use crate::unread::UnreadFields;
+use alloc::{alloc_member_check, alloc_set_check};
 pub(super) use daemon::COUNT_ACCEPTED as DAEMON_COUNT_ACCEPTED;
 use daemon::daemon_check;
 use gang::count_sources;
@@ -76,6 +78,8 @@ impl JobSpec {
         let mut fields = FieldErrors::beside(unread);
         self.fields_check(&mut fields, "");
         daemon_check(&mut fields, self);
+        alloc_set_check(&mut fields, self);
+        alloc_member_check(&mut fields, self);
         variables_check(&mut fields, self);
         size_check(&mut fields, self);
         fields.done()

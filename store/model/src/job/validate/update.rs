@@ -42,6 +42,10 @@ pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &
         let accepted = "none in a daemon job: each node has one of its tasks; `unavailable_max` says how many nodes may be \
                         without one at once";
         fields.related(&related).refuse(&path, value, accepted);
+    } else if spec.kind == JobKind::AllocSet {
+        let accepted = "none in an alloc set: what is in an alloc waits for that one; `unavailable_max` says how many may \
+                        be away at once";
+        fields.related(&related).refuse(&path, value, accepted);
     } else if spec.keeps_together() {
         let accepted = "none in a gang or a job of roles: it runs only as it is, and is replaced together";
         fields.related(&related).refuse(&path, value, accepted);

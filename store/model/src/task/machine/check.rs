@@ -28,7 +28,7 @@ fn first_broken(rules: &[RowRule]) -> Option<&'static str> {
     rules.iter().find(|(holds, _)| !holds).map(|&(_, what)| what)
 }
 
-fn common_rules(row: &TaskRow) -> [RowRule; 13] {
+fn common_rules(row: &TaskRow) -> [RowRule; 14] {
     let numbers: BTreeSet<u16> = row.ports.iter().map(|port| port.number).collect();
     let charged = row.state.is_charged();
     let exit_known = row.exit.as_ref().is_none_or(|exit| exit.incarnation <= row.incarnation);
@@ -55,6 +55,10 @@ fn common_rules(row: &TaskRow) -> [RowRule; 13] {
         (
             row.node.is_none() || row.daemon_node.is_none() || row.node == row.node_served(),
             "is on another node than the one that its daemon job serves with it",
+        ),
+        (
+            row.in_alloc().is_none() || row.charge.resources.is_zero(),
+            "takes of its node what its alloc has taken already",
         ),
         (row.resize.is_none() || resizes, "is resized, but does not run"),
         (resize_charged, "is resized, and is not charged the most of what is granted and what is in force"),

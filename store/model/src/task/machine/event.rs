@@ -4,7 +4,9 @@ use crate::id::{GangId, Incarnation, NodeId};
 use crate::job::{JobKind, JobSpec, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
-use crate::task::{Evicted, Exit, Health, PortAssignment, ResizeRefused, StopReason, TaskState, Verdict};
+use crate::task::{
+    Evicted, Exit, Health, InAlloc, PortAssignment, ResizeRefused, StopReason, TaskState, Verdict,
+};
 
 /// One attempt of a task on one node, as an agent names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct Placement {
     pub spec_version: u32,
     /// The gang that it belongs to and the gang's epoch, if its job is a gang.
     pub gang: Option<(GangId, u64)>,
+    /// Its place in an alloc, if its job is in an alloc set. It then takes no resources of the node.
+    pub alloc: Option<Box<InAlloc>>,
 }
 
 /// An order to give a running attempt other amounts.

@@ -222,7 +222,8 @@ fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
         | StopReason::Preempted
         | StopReason::Updated
         | StopReason::Tainted
-        | StopReason::Shutdown => unchanged(row),
+        | StopReason::Shutdown
+        | StopReason::AllocLeft => unchanged(row),
     }
 }
 

@@ -58,7 +58,8 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
             | StopReason::Preempted
             | StopReason::Updated
             | StopReason::Tainted
-            | StopReason::Shutdown,
+            | StopReason::Shutdown
+            | StopReason::AllocLeft,
         ) => decision_again(rules, row, exit),
         Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, ExitResult::Failed, now_ms),
         None => match exit.reason {

@@ -81,6 +81,7 @@ impl<'a> TransitionDraft<'a> {
         self.row.healthy_ms = 0;
         self.row.evicted = None;
         self.row.resize = None;
+        self.row.alloc.clone_from(&placement.alloc);
         self.row.gang = placement.gang.map(|(gang, _)| gang);
         self.row.gang_epoch = placement.gang.map_or(0, |(_, epoch)| epoch);
         self.take()

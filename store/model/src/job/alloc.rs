@@ -1,0 +1,152 @@
+//! What a job has to do with allocs: it is a set of them, or its tasks run in those of a set.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::{JobKind, JobRow, JobSpec, JobState};
+use crate::field_error::FieldError;
+use crate::id::JobId;
+use crate::resource::{Resources, Shortfall, shortfall};
+
+/// What an alloc runs: a process that holds its place until it is ended.
+pub const ALLOC_COMMAND: [&str; 2] = ["sleep", "infinity"];
+
+/// Most jobs in an alloc set. Its row names them.
+pub const MEMBERS_MAX: usize = 64;
+
+/// Most tasks of a job in an alloc set: a transaction that ends an alloc reads all rows of the jobs in it.
+pub const MEMBER_TASKS_MAX: u32 = 1_024;
+
+/// What a job has to do with allocs.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobAlloc {
+    /// It is an alloc set.
+    #[n(0)]
+    Set {
+        /// The jobs in it. Some of them may have ended.
+        #[n(0)]
+        members: Vec<JobId>,
+    },
+    /// Its tasks run in the allocs of a set.
+    #[n(1)]
+    Member {
+        #[n(0)]
+        set: JobId,
+    },
+}
+
+impl JobAlloc {
+    /// What the row of a new job says. A member learns its set when it is admitted.
+    pub(super) fn of_new(spec: &JobSpec) -> Option<Box<Self>> {
+        (spec.kind == JobKind::AllocSet).then(|| Box::new(Self::Set { members: Vec::new() }))
+    }
+}
+
+impl JobRow {
+    /// The alloc set that has its tasks; `None`: they have places of their own.
+    pub fn alloc_set(&self) -> Option<JobId> {
+        match self.alloc.as_deref() {
+            Some(JobAlloc::Member { set }) => Some(*set),
+            Some(JobAlloc::Set { .. }) | None => None,
+        }
+    }
+
+    /// The jobs in it, if it is an alloc set. Some of them may have ended.
+    pub fn alloc_members(&self) -> Option<&[JobId]> {
+        match self.alloc.as_deref() {
+            Some(JobAlloc::Set { members }) => Some(members),
+            Some(JobAlloc::Member { .. }) | None => None,
+        }
+    }
+}
+
+impl JobSpec {
+    /// What the task `index` takes of its node and of the quota: nothing if it runs in an alloc, which has both already.
+    pub fn node_resources_for(&self, index: u32) -> Resources {
+        if self.alloc_set.is_some() { Resources::default() } else { self.resources_for(index).clone() }
+    }
+
+    /// What the task `index` takes of an alloc.
+    pub fn alloc_resources_for(&self, index: u32) -> Resources {
+        if self.alloc_set.is_some() { self.resources_for(index).clone() } else { Resources::default() }
+    }
+}
+
+/// The first task of a job that no alloc of a set can ever hold, with what it lacks; `None`: each fits an empty alloc.
+fn member_lacks(member: &JobSpec, set: &JobSpec) -> Option<(u32, Vec<Shortfall>)> {
+    let holds = &set.task.resources;
+    // Tasks without an override are alike: the first of them speaks for all.
+    let plain = (0..member.count).find(|index| !member.overrides.contains_key(index));
+    let indexes = plain.into_iter().chain(member.overrides.keys().copied());
+    let mut lacking = indexes.map(|index| (index, shortfall(member.resources_for(index), holds)));
+    lacking.find(|(_, lacking)| !lacking.is_empty())
+}
+
+/// Checks a new job that names an alloc set. `set` is the job of that name that has not ended, with its spec in force;
+/// `members` is how many jobs are in it.
+pub fn member_check(
+    member: &JobSpec,
+    set: Option<(&JobRow, &JobSpec)>,
+    members: usize,
+) -> Result<(), FieldError> {
+    let Some(name) = &member.alloc_set else { return Ok(()) };
+    let refused = |value: String, accepted: &str| {
+        Err(FieldError { path: "alloc_set".to_owned(), value, accepted: accepted.to_owned() })
+    };
+    let Some((row, spec)) = set else {
+        let value = format!("{name}, and {} has no such job that runs", member.user);
+        return refused(value, "an alloc set of the same user: submit a job with `kind: alloc_set` first");
+    };
+    if row.alloc_members().is_none() {
+        return refused(format!("{name}, which is no alloc set"), "a job with `kind: alloc_set`");
+    }
+    if row.state == JobState::Stopping {
+        return refused(format!("{name}, which is stopping"), "an alloc set that runs");
+    }
+    if members >= MEMBERS_MAX {
+        let accepted = format!("an alloc set with less than {MEMBERS_MAX} jobs in it");
+        return refused(format!("{name}, which has {members} jobs in it"), &accepted);
+    }
+    member_fits(member, spec)
+}
+
+/// Refuses a job with a task that no alloc of the set can ever hold.
+pub fn member_fits(member: &JobSpec, set: &JobSpec) -> Result<(), FieldError> {
+    let Some((index, lacking)) = member_lacks(member, set) else { return Ok(()) };
+    let is_own = member.overrides.get(&index).is_some_and(|own| own.resources.is_some());
+    let path = if is_own { format!("overrides[{index}].resources") } else { "task.resources".to_owned() };
+    let asked =
+        |short: &Shortfall| format!("{} {}", short.dimension, short.dimension.amount_display(short.needed));
+    let value = lacking.iter().map(asked).collect::<Vec<_>>().join(", ");
+    let accepted = format!("at most what an alloc of {} holds: {}", set.name, set.task.resources);
+    Err(FieldError { path, value, accepted })
+}
+
+/// Refuses other amounts for the allocs of a set that could not hold a job that is in it.
+pub fn set_holds(set: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {
+    let Some((index, _)) = member_lacks(member, set) else { return Ok(()) };
+    let (path, value) = ("task.resources".to_owned(), set.task.resources.to_string());
+    let asked = member.resources_for(index);
+    let accepted =
+        format!("at least what task {}/{}/{index}, which is in it, takes: {asked}", member.user, member.name);
+    Err(FieldError { path, value, accepted })
+}
+
+/// Why an alloc set with these jobs in it does not end.
+pub fn set_stop_refused<'r>(set: &JobRow, members: impl IntoIterator<Item = &'r JobRow>) -> Option<String> {
+    let members = members.into_iter().map(|row| format!("{}/{}", row.user, row.name));
+    let members: Vec<String> = members.collect();
+    let (jobs, them) = match members.len() {
+        0 => return None,
+        1 => ("a job".to_owned(), "it"),
+        many => (format!("{many} jobs"), "them"),
+    };
+    Some(format!(
+        "alloc set {}/{} has {jobs} in it: {}. Stop {them} first: borough job stop {}",
+        set.user,
+        set.name,
+        members.join(", "),
+        members.join(" ")
+    ))
+}
