@@ -5,6 +5,7 @@
 mod absent;
 mod access;
 mod agent;
+mod allocs;
 mod bad;
 mod complete;
 mod connection;

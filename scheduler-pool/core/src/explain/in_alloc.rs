@@ -9,7 +9,7 @@ use super::{AllocLeft, Explanation, WaitReason, ahead_of};
 use crate::filter::Requirement;
 use crate::overlay::PlanOverlay;
 use crate::snapshot::Snapshot;
-use crate::tables::CellTables;
+use crate::tables::{AllocsGiven, CellTables};
 
 /// Allocs that an explanation lists.
 const LISTED_MAX: usize = 5;
@@ -51,7 +51,7 @@ fn allocs_left(tables: &CellTables, task: TaskId, set: JobId, asked: &Resources)
     let own = tables.alloc_last(set, task);
     let left = |index: u32| {
         let alloc = TaskId { job: set, index };
-        let place = tables.alloc_place(alloc, task);
+        let place = tables.alloc_place(alloc, task, &AllocsGiven::new());
         let node = place.as_ref().and_then(|place| tables.node_name(place.node)).cloned();
         let left_of = |(dimension, _): (Dimension, u64)| {
             let amount = place.as_ref().map_or(0, |place| place.free.amount(&dimension));

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use borough_model::resource::{fits_in, resources_add, resources_less};
+use borough_model::resource::fits_in;
 use borough_model::task::InAlloc;
 use borough_model::{JobId, Resources, TaskId};
 
@@ -12,7 +12,7 @@ use super::{PendingTask, PlannedPlacement, Planner, placement_on};
 use crate::census::NodeCensus;
 use crate::filter::{Requirement, refusals_moving};
 use crate::overlay::PlanOverlay;
-use crate::tables::{AllocPlace, CellTables};
+use crate::tables::{AllocPlace, AllocsGiven, CellTables};
 
 impl Planner<'_, '_> {
     /// The alloc set whose allocs a task goes into.
@@ -50,18 +50,15 @@ impl Planner<'_, '_> {
         let entry = tables.jobs.get(&pending.task.job)?;
         let asked = entry.spec_of_task(pending.task.index)?.alloc_resources_for(pending.task.index)?;
         let requirement = self.pinned_requirement(self.input.class(pending)?.shape)?;
-        let places = tables.alloc_places(set, pending.task);
+        let places = tables.alloc_places(set, pending.task, &self.in_allocs);
         let place = places.into_iter().find(|place| self.alloc_takes(place, asked, &requirement))?;
         self.alloc_taken(pending, &place, asked, &requirement)
     }
 
     fn alloc_takes(&self, place: &AllocPlace, asked: &Resources, requirement: &Requirement) -> bool {
-        let given = self.in_allocs.get(&place.alloc);
-        let free = given.map_or_else(|| place.free.clone(), |given| resources_less(&place.free, given));
-        let overlay = &self.overlays.current;
-        fits_in(asked, &free)
+        fits_in(asked, &place.free)
             && !self.preemptions.evictions.has(place.alloc)
-            && node_takes(overlay, requirement, place, self.input.now_ms)
+            && node_takes(&self.overlays.current, requirement, place, self.input.now_ms)
     }
 
     fn alloc_taken(
@@ -76,10 +73,7 @@ impl Planner<'_, '_> {
         let (overlays, dependencies) = (&mut self.overlays, &mut self.dependencies);
         let placement =
             placement_on(self.input, overlays, dependencies, evictions, pending, requirement, node)?;
-        let given = self.in_allocs.entry(place.alloc).or_default();
-        if let Ok(more) = resources_add(given, asked) {
-            *given = more;
-        }
+        self.in_allocs.entry(place.alloc).or_default().insert(pending.task, asked.clone());
         let alloc = InAlloc { alloc: place.alloc, attempt: place.attempt, resources: asked.clone() };
         Some(in_alloc_of(placement, alloc))
     }
@@ -109,7 +103,7 @@ impl CellTables {
         let takes = |place: &AllocPlace| {
             fits_in(asked, &place.free) && node_takes(overlay, requirement, place, now_ms)
         };
-        self.alloc_places(set, task).iter().any(takes)
+        self.alloc_places(set, task, &AllocsGiven::new()).iter().any(takes)
     }
 }
 

@@ -38,7 +38,7 @@ use crate::filter::{Requirement, ports_given};
 use crate::node_order::StartOffset;
 use crate::overlay::PlanOverlay;
 use crate::preempt::{Evictions, PreemptionScope, Victim};
-use crate::tables::{CellTables, ShapeId};
+use crate::tables::{AllocsGiven, CellTables, ShapeId};
 pub use cache::PlanCache;
 pub(crate) use cause::{DomainsShort, GangCause, UnplacedCause};
 use change::{changes_of, task_wanted};
@@ -202,7 +202,7 @@ pub fn plan_from(
         refusals: Refusals::default(),
         dependencies: ReadDependencies::new(),
         pinned: BTreeMap::new(),
-        in_allocs: BTreeMap::new(),
+        in_allocs: AllocsGiven::new(),
         placements: Vec::new(),
         preemption_cut: false,
     };
@@ -263,7 +263,7 @@ struct Planner<'a, 'c> {
     /// What the tasks of daemon jobs, and those in allocs, ask of their nodes.
     pinned: BTreeMap<ShapeId, Arc<Requirement>>,
     /// What the plan has given out of each alloc.
-    in_allocs: BTreeMap<TaskId, Resources>,
+    in_allocs: AllocsGiven,
     placements: Vec<PlannedPlacement>,
     preemption_cut: bool,
 }

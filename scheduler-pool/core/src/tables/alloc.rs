@@ -17,6 +17,9 @@ struct AllocMember {
     is_placed: bool,
 }
 
+/// What a plan has given out of each alloc, by task.
+pub(crate) type AllocsGiven = BTreeMap<TaskId, BTreeMap<TaskId, Resources>>;
+
 /// The tasks in allocs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllocTable {
@@ -94,11 +97,13 @@ impl AllocTable {
             let assumed = self.assumed.get(other).filter(|place| place.alloc == alloc);
             let member = self.members.get(other).filter(|member| member.place.alloc == alloc);
             match (assumed, member) {
-                (Some(place), _) => Some(AllocShare { resources: &place.resources, is_placed: true }),
+                (Some(place), _) => {
+                    Some(AllocShare { task: *other, resources: &place.resources, is_placed: true })
+                }
                 (None, Some(AllocMember { place, is_placed })) => {
                     // One that is still in an earlier attempt of the alloc leaves, and comes back.
                     let is_placed = *is_placed && place.attempt == attempt;
-                    Some(AllocShare { resources: &place.resources, is_placed })
+                    Some(AllocShare { task: *other, resources: &place.resources, is_placed })
                 }
                 (None, None) => None,
             }
@@ -108,6 +113,7 @@ impl AllocTable {
 
 /// What a task takes of an alloc.
 struct AllocShare<'a> {
+    task: TaskId,
     resources: &'a Resources,
     /// Otherwise it is only kept for it.
     is_placed: bool,
@@ -125,7 +131,8 @@ pub(crate) struct AllocPlace {
 
 impl CellTables {
     /// An alloc as a task finds it; `None` if the alloc takes no tasks now: it waits for a node, starts, or ends.
-    pub(crate) fn alloc_place(&self, alloc: TaskId, task: TaskId) -> Option<AllocPlace> {
+    /// `given` is what a plan has given out besides.
+    pub(crate) fn alloc_place(&self, alloc: TaskId, task: TaskId, given: &AllocsGiven) -> Option<AllocPlace> {
         let slot = self.jobs.get(&alloc.job)?.task(alloc.index)?;
         let node = slot.node.filter(|_| slot.state == Some(TaskState::Running) && !slot.assumed)?;
         let resident = self.nodes.resident.one(node, alloc)?;
@@ -134,22 +141,27 @@ impl CellTables {
         }
         let mut free = self.nodes.resident.charge(resident)?.clone();
         let is_last = self.allocs.last_of(task) == Some(alloc);
+        let given = given.get(&alloc);
         for share in self.allocs.taken(alloc, slot.incarnation, task) {
             // What is kept for others does not keep out a task that comes back itself.
-            if share.is_placed || !is_last {
+            let counts = share.is_placed || !is_last;
+            if counts && given.is_none_or(|given| !given.contains_key(&share.task)) {
                 free = resources_less(&free, share.resources);
             }
+        }
+        for resources in given.into_iter().flat_map(BTreeMap::values) {
+            free = resources_less(&free, resources);
         }
         Some(AllocPlace { alloc, attempt: slot.incarnation, node, free })
     }
 
     /// The allocs of a set that take tasks now, as a task finds them, in the order in which it tries them. A task goes
     /// where its last alloc goes: while that one takes none, it tries no other.
-    pub(crate) fn alloc_places(&self, set: JobId, task: TaskId) -> Vec<AllocPlace> {
+    pub(crate) fn alloc_places(&self, set: JobId, task: TaskId, given: &AllocsGiven) -> Vec<AllocPlace> {
         let last = self.alloc_last(set, task);
         let mut places = Vec::new();
         for alloc in self.allocs_for(set, task) {
-            match self.alloc_place(alloc, task) {
+            match self.alloc_place(alloc, task, given) {
                 Some(place) => places.push(place),
                 None if Some(alloc) == last => return Vec::new(),
                 None => {}

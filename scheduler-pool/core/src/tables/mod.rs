@@ -34,7 +34,7 @@ use std::sync::Arc;
 use borough_model::job::{JobState, band};
 use borough_model::{JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
-pub(crate) use alloc::{AllocPlace, AllocTable};
+pub(crate) use alloc::{AllocPlace, AllocTable, AllocsGiven};
 pub(crate) use card::CardSlot;
 pub(crate) use change::LoggedChange;
 pub(crate) use columns::fixed_amounts;

@@ -102,11 +102,11 @@ fn what_no_alloc_has_room_for_waits_and_says_how_much_each_has_left() {
     let why = explain(&snapshot, LOGS, 0, stored.now_ms).to_string();
     let (full, half) = ("places/0 on node-", "places/1 on node-");
     assert!(
-        why.starts_with("waits for an alloc of set places with cpu 0.7 cores and memory 64 MiB left: "),
+        why.starts_with("waits for an alloc of set places with cpu 0.7 cores and memory 64MiB left: "),
         "{why}"
     );
     assert!(why.contains(full) && why.contains(half), "{why}");
-    assert!(why.contains("has cpu 0.6 cores and memory 448 MiB left"), "{why}");
+    assert!(why.contains("has cpu 0.6 cores and memory 448MiB left"), "{why}");
     assert_eq!(round(&mut stored, &mut snapshot), Plan::default(), "it is not planned again");
     stored.task_end(of(WEB, 1), None, |row| row.state = TaskState::Dead);
     assert_eq!(placed(&round(&mut stored, &mut snapshot)), BTreeMap::from([(of(LOGS, 0), 1)]));
