@@ -234,7 +234,9 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
 /// Why fields of a running job are not changed. `job` names the job.
 pub(crate) fn refusal_of_fixed(job: &str, fixed: &[FieldChange]) -> String {
     let fields = fixed.iter().map(|change| change.path.as_str()).collect::<Vec<_>>().join(", ");
-    format!("{job} has not ended, and keeps its kind, gang and scheduler until then: {fields} cannot change")
+    format!(
+        "{job} has not ended, and keeps its kind, gang, scheduler and alloc set until then: {fields} cannot change"
+    )
 }
 
 /// The job runs and keeps these fields: the difference, one violation per field.

@@ -4,6 +4,7 @@
 //! It shares the rows' types with the store and none of its decisions. It computes sums, cool-downs, attempts and legal
 //! placements again.
 
+mod alloc;
 mod budget;
 mod daemon;
 mod evicted;
@@ -138,6 +139,7 @@ impl Auditor {
         for row in &touched.placed {
             self.placed_check(row, entry);
             self.daemon_placed_check(row);
+            self.alloc_placed_check(row);
         }
         for row in &touched.kept {
             self.promise_check(row);
@@ -161,6 +163,7 @@ impl Auditor {
         for &task in &touched.tasks {
             self.endpoint_check(task);
             self.daemon_alone_check(task);
+            self.alloc_check(task);
         }
     }
 
@@ -347,8 +350,9 @@ impl Auditor {
         let version = job.as_ref().is_some_and(|job| job.version_of(task.index) == row.spec_version);
         let node = row.node.and_then(|node| self.nodes.get(&node)).cloned();
         let ready = node.as_ref().is_some_and(|node| node.state == NodeState::Ready);
-        // A cordon is for other jobs.
-        let schedulable = |node: &NodeRow| node.schedulable || row.daemon_node.is_some();
+        // A cordon is for other jobs, and an alloc is there already.
+        let schedulable =
+            |node: &NodeRow| node.schedulable || row.daemon_node.is_some() || row.alloc.is_some();
         let open = node.as_ref().is_some_and(|node| schedulable(node) && !node.draining);
         let shard = entry.actor.strip_prefix("scheduler/").and_then(|shard| shard.parse::<u32>().ok());
         let state = job.map(|job| (job.state, job.count));

@@ -113,6 +113,10 @@ fn drain_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i
     };
     let fits = |row: &&TaskRow| explain_elsewhere(snapshot, job.id, row.id.index, now_ms).fits();
     let budget = DisruptionBudget::of(spec, job, DisruptionCause::Move);
+    // What is in an alloc leaves with it, and the jobs in a set may have to wait for others of their tasks.
+    if job.alloc_set().is_some() || job.alloc_members().is_some_and(|members| !members.is_empty()) {
+        return None;
+    }
     if spec.is_gang() || BudgetUse::of_rows(&budget, of_job(), now_ms).left(&budget) == 0 {
         return None;
     }
@@ -138,6 +142,10 @@ fn is_stuck(explained: &Explanation) -> bool {
         .waits
         .iter()
         .any(|wait| matches!(wait, WaitReason::Gang { needed, fitted } if fitted < needed));
+    let in_allocs = matches!(explained.waits.as_slice(), [WaitReason::InAllocs { .. }]);
+    if in_allocs {
+        return true;
+    }
     let waits = explained.waits.iter().any(|wait| !matches!(wait, WaitReason::Gang { .. }));
     !waits && (gang || explained.nodes_fit == 0)
 }

@@ -205,6 +205,11 @@ async fn every_bad_input_is_answered_in_the_words_of_the_table() {
     .await;
     cell.run("done.yaml", "name: done\nkind: batch\ntask: {command: ['true'], resources: {cpu: 10m}}\n")
         .await;
+    let set = "name: places\nkind: alloc_set\ntask: {resources: {cpu: 20m, memory: 64MiB}, grace: 100ms}\n";
+    cell.run("places.yaml", set).await;
+    let inside = "name: inside\nalloc_set: places\ntask: {command: [sleep, 600], resources: {cpu: 10m, memory: 32MiB}, grace: \
+                  100ms}\n";
+    cell.run("inside.yaml", inside).await;
     let before = kept(&cell).await;
     let table = std::fs::read_to_string(table_path()).unwrap();
     let answers = futures::stream::iter(entries(&table)).map(|entry| async {

@@ -74,7 +74,9 @@ async fn a_changed_file_reaches_one_task_after_the_other() {
     // What a running job keeps.
     let batch = cell.file("batch.yaml", "name: web\nkind: batch\ncount: 4\ntask: {command: ['true']}\n");
     let refused = cell.borough(&["job", "run", &batch]).await.ended(4);
-    refused.warns("has not ended, and keeps its kind, gang and scheduler until then: kind cannot change");
+    refused.warns(
+        "has not ended, and keeps its kind, gang, scheduler and alloc set until then: kind cannot change",
+    );
     cell.finish().await;
 }
 

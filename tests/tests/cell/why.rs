@@ -182,7 +182,7 @@ async fn another_kind_of_a_job_that_waits_is_refused_by_name_with_what_to_run() 
     cell.borough(&["rollout", "status", "later"]).await.ended(4).warns("has had no rollout");
     let service = batch("later", "['false']", "first").replace("kind: batch", "kind: service");
     let changed = cell.file("later.yaml", &service);
-    let refused = "job tester/later has not ended, and keeps its kind, gang and scheduler until then: kind cannot change";
+    let refused = "job tester/later has not ended, and keeps its kind, gang, scheduler and alloc set until then: kind cannot change";
     let next =
         format!("to run it all the same: borough job stop tester/later, then borough job run {changed}");
     let ran = cell.borough(&["job", "run", "--detach", &changed]).await.ended(4);

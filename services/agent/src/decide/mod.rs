@@ -1,6 +1,8 @@
 //! Every decision of the agent, as pure functions of its state.
 
 pub(crate) mod alloc;
+#[cfg(test)]
+mod alloc_test;
 pub(crate) mod cores;
 mod desired;
 pub(crate) mod environment;

@@ -17,6 +17,9 @@ const COUNT_MAX: u32 = 1_024;
 impl Auditor {
     /// Checks the attempts that drains and taints end, by the rows before the entry. An operator may force a drain.
     pub(super) fn moves_check(&mut self, entry: &JournalEntry) {
+        if matches!(entry.action.as_str(), "task_move" | "rollout_replace") {
+            self.allocs_moved_check(entry);
+        }
         if entry.action != "task_move" {
             return;
         }
@@ -24,6 +27,7 @@ impl Auditor {
         for delta in &entry.deltas {
             if let Delta::Task { row } = delta
                 && !is_healthy(row)
+                && row.alloc.is_none()
                 && self.tasks.get(&row.id).is_some_and(is_healthy)
             {
                 ended.entry(row.id.job).or_default().push(row.id);
@@ -37,6 +41,41 @@ impl Auditor {
             if serves && row.count <= COUNT_MAX {
                 self.moved_check(&row, &spec, &tasks);
             }
+        }
+    }
+
+    /// Allocs leave with what is in them, so each job in them must be able to miss that. If an alloc has more tasks of a
+    /// job than it may miss, it leaves while no other one is away. The controller ends what is in an alloc that ends for
+    /// another reason: that is no choice.
+    fn allocs_moved_check(&mut self, entry: &JournalEntry) {
+        let allocs_end = entry.deltas.iter().any(|delta| {
+            matches!(delta, Delta::Task { row } if self.jobs.get(&row.id.job).is_some_and(|job| job.alloc_members().is_some()))
+        });
+        let left = if allocs_end { self.alloc_left(entry) } else { BTreeMap::new() };
+        for (job, tasks) in left {
+            let Some((row, spec)) = self.jobs.get(&job).cloned().zip(self.specs.get(&job).cloned()) else {
+                continue;
+            };
+            if spec.kind != JobKind::Service || row.state != JobState::Running {
+                continue;
+            }
+            self.note("alloc_left_healthy");
+            let count = row.count - row.surge();
+            let serving = self.serving(&row, false);
+            let gone =
+                u64::try_from(tasks.iter().filter(|task| task.index < count).count()).unwrap_or(u64::MAX);
+            let most = moved_max(&spec, count, false);
+            let place = |task: &TaskId| {
+                self.tasks.get(task).and_then(|row| row.alloc.as_ref()).map(|place| place.alloc)
+            };
+            let is_one = tasks.windows(2).all(|pair| place(&pair[0]) == place(&pair[1]));
+            let fits = serving.saturating_sub(gone) + most >= u64::from(count);
+            let alone = is_one && serving >= u64::from(count);
+            self.require(fits || alone, "alloc_budget", || {
+                format!(
+                    "{tasks:?} leave with their allocs, {serving} of {count} served, and {most} may be away"
+                )
+            });
         }
     }
 

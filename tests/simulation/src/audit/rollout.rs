@@ -30,7 +30,7 @@ impl Auditor {
         let away_max = unavailable_max(spec, row.wanted_count(), surge);
         let spec = spec.clone();
         let ended = entry.deltas.iter().filter_map(|delta| match delta {
-            Delta::Task { row } if !is_healthy(row) => Some(row.id),
+            Delta::Task { row } if row.id.job == job && !is_healthy(row) => Some(row.id),
             _ => None,
         });
         let ended: Vec<TaskId> = ended

@@ -2,8 +2,8 @@
 
 use borough_kv::env::Rng;
 use borough_model::job::{
-    Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, OnFailure, PortSpec, Probe, ResizeMode,
-    TaskOverride, UpdateSpec,
+    ALLOC_COMMAND, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, OnFailure, PortSpec, Probe,
+    ResizeMode, TaskOverride, UpdateSpec,
 };
 use borough_testkit::{below, index, name};
 
@@ -18,6 +18,8 @@ pub(crate) const USERS: [&str; 2] = ["ada", "bob"];
 pub(crate) const NAMES: u64 = 4;
 /// The number of the name that only daemon jobs have.
 const DAEMON: u64 = 0;
+/// The names of an alloc set, and of the jobs in it.
+pub(crate) const ALLOC_NAMES: [&str; 3] = ["places", "inside-0", "inside-1"];
 /// A label that some daemon jobs ask for, and its value.
 pub(crate) const LABEL: &str = "disk";
 pub(crate) const LABELLED: &str = "ssd";
@@ -147,6 +149,34 @@ pub(crate) fn change(spec: &mut JobSpec, rng: &dyn Rng) -> &'static str {
             "rules"
         }
     }
+}
+
+/// An alloc set, or a job in it. Some of them never fit, and some come before their set.
+pub(crate) fn in_allocs(rng: &dyn Rng) -> JobSpec {
+    let user = name(USERS[index(rng, USERS.len())]);
+    let number = below(rng, ALLOC_NAMES.len() as u64);
+    let job = name(ALLOC_NAMES[usize::try_from(number).unwrap()]);
+    let (kind, command) = match number {
+        0 => (JobKind::AllocSet, ALLOC_COMMAND.map(str::to_owned).to_vec()),
+        _ => (JobKind::Service, vec!["run".to_owned()]),
+    };
+    let mut spec = JobSpec::defaults(user, job, kind, command);
+    spec.count = u32::try_from(1 + below(rng, 3)).unwrap();
+    spec.restart.backoff_initial_ms = 100;
+    spec.restart.backoff_max_ms = 1_000;
+    let cpu_millis = if number == 0 { 300 + 100 * below(rng, 3) } else { 100 + 50 * below(rng, 6) };
+    spec.task.resources.cpu_millis = cpu_millis;
+    spec.task.resources.memory_bytes = (32 << 20) * if number == 0 { 4 } else { 1 };
+    if number > 0 {
+        spec.alloc_set = Some(name(ALLOC_NAMES[0]));
+    }
+    if below(rng, 2) == 0 {
+        spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
+    }
+    spec.update =
+        Some(UpdateSpec { surge_max: None, surge_percent_max: None, canaries: 0, ..UpdateSpec::default() });
+    spec.progress_deadline_ms = Some(8_000 + below(rng, 12_000));
+    spec
 }
 
 /// Many tasks on one node, each with as large a spec as is legal.

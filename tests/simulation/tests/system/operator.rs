@@ -18,7 +18,7 @@ use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tonic::Code;
 
-use crate::jobs::{LABEL, LABELLED, NAMES, USERS, change, large, spec};
+use crate::jobs::{ALLOC_NAMES, LABEL, LABELLED, NAMES, USERS, change, in_allocs, large, spec};
 use crate::plan::Plan;
 use crate::world::{NODES, Wrong, node_host};
 
@@ -70,13 +70,15 @@ impl Operator {
     }
 
     async fn step(&self) {
-        match below(&*self.rng, 25) {
+        match below(&*self.rng, 30) {
             0..=6 => self.submit(spec(&*self.rng)).await,
             7..=11 => self.scale().await,
             12..=14 => self.stop().await,
             15 => self.restart().await,
             16..=19 => self.node().await,
             20..=22 => self.change().await,
+            25..=27 => self.submit(in_allocs(&*self.rng)).await,
+            28 | 29 => self.in_allocs().await,
             _ => self.rollout().await,
         }
     }
@@ -152,6 +154,24 @@ impl Operator {
         let what = change(&mut spec, &*self.rng);
         *self.desk.ledger.lock().calls.entry(format!("change {what}")).or_default() += 1;
         self.submit(spec).await;
+    }
+
+    /// Scales, stops or restarts an alloc set, or a job in it.
+    async fn in_allocs(&self) {
+        let user = USERS[index(&*self.rng, USERS.len())];
+        let job = JobRef::new(user, ALLOC_NAMES[index(&*self.rng, ALLOC_NAMES.len())]);
+        let client = self.client.with_user(user).with_request_id(self.request());
+        match below(&*self.rng, 4) {
+            0 => self.noted("stop", &client.job_stop(&job).await),
+            1 => {
+                let count = u32::try_from(below(&*self.rng, 4)).unwrap();
+                self.noted("scale", &client.job_scale(&job, count).await);
+            }
+            _ => {
+                let task = TaskRef { job, index: u32::try_from(below(&*self.rng, 3)).unwrap() };
+                self.noted("restart", &client.task_restart(&task).await);
+            }
+        }
     }
 
     /// Pauses, resumes, promotes or takes back a rollout.

@@ -53,6 +53,8 @@ const EVENTS: &[&str] = &[
     "nodes_serve",
     "daemon_placed",
     "daemon_on_cordoned",
+    "alloc_placed",
+    "alloc_left_healthy",
 ];
 
 /// One run in a process of its own: its outcome, and its output.

@@ -17,7 +17,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::secret::Secret;
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Version};
 use borough_model::Name;
-use borough_model::node::AGENT_RESIZE;
+use borough_model::node::{AGENT_ALLOCS, AGENT_RESIZE};
 use borough_proto::v1;
 use borough_scheduler::{SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_simulation::audit::QUOTAS;
@@ -339,6 +339,7 @@ impl World {
                 },
                 // Every third agent is of a version that does not resize.
                 attributes: BTreeMap::from([
+                    (AGENT_ALLOCS.to_owned(), "yes".to_owned()),
                     ("rack".to_owned(), ["a", "b", "c"][number % 3].to_owned()),
                     (AGENT_RESIZE.to_owned(), ["yes", "yes", "no"][number % 3].to_owned()),
                 ]),
