@@ -16,7 +16,6 @@
 //! for example, or the holds of a gang's tasks. Checks, transfers and mirrors see everything.
 
 pub mod access;
-mod alloc;
 pub mod cell;
 pub mod check;
 pub mod daemon;

@@ -8,10 +8,10 @@ use borough_model::job::{
 };
 use borough_model::{Delta, JobId, Name};
 
+use super::alloc::set_stop_check;
 use super::count::count_set;
 use super::end::remainder_give_back;
 use super::read::{job_get, job_spec_in_force};
-use crate::alloc::set_stop_check;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobRowKey, JobSpecKey};

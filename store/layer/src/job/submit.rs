@@ -11,12 +11,12 @@ use borough_model::journal::ValueChange;
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
 
+use super::alloc::{alloc_change_check, member_join};
 use super::change::job_spec_replace;
 use super::count::count_set;
 use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
 use super::update::rollout_begin;
-use crate::alloc::{alloc_change_check, member_join};
 use crate::cell::cell_scheduler_rules;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;

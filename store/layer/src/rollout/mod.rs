@@ -23,8 +23,8 @@ use borough_model::rollout::{RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
 
-use crate::alloc::{AllocsLeaving, alloc_change_check, allocs_leaving};
 use crate::error::{StoreError, StoreResult};
+use crate::job::alloc_change_check;
 use crate::job::{
     job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
     surge_begin_if_room, surge_set,
@@ -32,6 +32,7 @@ use crate::job::{
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
+use crate::task::{AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
 pub use resize::rollout_resize;

@@ -8,8 +8,8 @@ use borough_model::job::{JobEvent, JobKind, JobMoves, JobRow, JobState};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
+use super::alloc::{AllocsLeaving, allocs_leaving};
 use super::{attempts_read, job_tasks_read, task_stop_begin};
-use crate::alloc::{AllocsLeaving, allocs_leaving};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{job_event, job_get, job_spec_in_force, moves_set, surge_with_dead};
 use crate::journal::ChangeSet;

@@ -8,6 +8,7 @@
 //! `node_tasks` contains the tasks that are charged to a node, and those that were lost with it and not yet
 //! rescheduled.
 
+mod alloc;
 mod apply;
 mod book;
 mod disrupt;
@@ -20,6 +21,7 @@ mod report;
 mod tests;
 mod write;
 
+pub(crate) use alloc::{AllocsLeaving, allocs_leaving};
 pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
 pub use disrupt::{TaskMoves, moves_surge_begin, moves_surge_end, tasks_move};

@@ -1,95 +1,18 @@
-//! Allocs: places that hold tasks of several jobs. An alloc is a task of an alloc set; a job is submitted into a set.
-//!
-//! The row of the set names its jobs, so that their submissions and its stop conflict. What an alloc has given out is
-//! in the rows of the tasks that are in it, and nowhere else.
+//! Allocs leave their nodes with the tasks in them. What an alloc has given out is in the rows of these tasks, and nowhere
+//! else.
 
 use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause, attempts_within};
-use borough_model::job::{
-    JobEvent, JobKind, JobRow, JobSpec, JobState, member_check, member_fits, set_holds, set_stop_refused,
-};
+use borough_model::job::{JobKind, JobRow, JobState};
 use borough_model::task::{TaskRow, TaskState};
-use borough_model::{FieldError, Incarnation, JobId, TaskId};
+use borough_model::{Incarnation, JobId, TaskId};
 
-use crate::error::{StoreError, StoreResult};
-use crate::job::{job_event, job_spec_in_force};
+use super::job_tasks_read;
+use crate::error::StoreResult;
+use crate::job::{job_spec_in_force, members_alive};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, JobNameKey, JobRowKey};
-use crate::task::job_tasks_read;
-
-/// Puts a new job into the alloc set that its spec names. Returns the set; `None` if it names none. Refuses a set that
-/// does not run, or whose allocs can never hold one of the tasks.
-pub(crate) async fn member_join(
-    tx: &Transaction,
-    changes: &mut ChangeSet,
-    spec: &JobSpec,
-    job: JobId,
-) -> StoreResult<Option<JobId>> {
-    let Some(name) = &spec.alloc_set else { return Ok(None) };
-    let key = JobNameKey { user: spec.user.clone(), name: name.clone() };
-    let set = match keys::read(tx, changes.space(), &key).await? {
-        Some(job) => keys::read(tx, changes.space(), &JobRowKey { job }).await?,
-        None => None,
-    };
-    let set = set.filter(|set| !matches!(set.state, JobState::Ended { .. }));
-    let set_spec = match &set {
-        Some(set) => Some(job_spec_in_force(tx, changes.space(), set).await?),
-        None => None,
-    };
-    let alive = match &set {
-        Some(set) => members_alive(tx, changes.space(), set).await?,
-        None => Vec::new(),
-    };
-    member_check(spec, set.as_ref().zip(set_spec.as_ref()), alive.len()).map_err(refused)?;
-    let Some(set) = set else { return Ok(None) };
-    let mut members: Vec<JobId> = alive.iter().map(|row| row.id).collect();
-    members.push(job);
-    job_event(tx, changes, &set, &JobEvent::MembersSet { members })?;
-    Ok(Some(set.id))
-}
-
-fn refused(error: FieldError) -> StoreError {
-    StoreError::InvalidSpec { errors: vec![error] }
-}
-
-/// The jobs in a set that have not ended, with read conflicts.
-async fn members_alive(tx: &Transaction, space: &CellSpace, set: &JobRow) -> StoreResult<Vec<JobRow>> {
-    let mut alive = Vec::new();
-    for &job in set.alloc_members().unwrap_or_default() {
-        let row = keys::read(tx, space, &JobRowKey { job }).await?;
-        alive.extend(row.filter(|row| !matches!(row.state, JobState::Ended { .. })));
-    }
-    Ok(alive)
-}
-
-/// Refuses the end of a set with jobs in it: they would have no place.
-pub(crate) async fn set_stop_check(tx: &Transaction, space: &CellSpace, set: &JobRow) -> StoreResult<()> {
-    let members = members_alive(tx, space, set).await?;
-    match set_stop_refused(set, &members) {
-        Some(reason) => Err(StoreError::refused(reason)),
-        None => Ok(()),
-    }
-}
-
-/// Checks the next spec of a running job: of a set, whether its allocs can still hold the tasks of each job in it; of a
-/// job in a set, whether they can hold its own.
-pub(crate) async fn alloc_change_check(
-    tx: &Transaction,
-    space: &CellSpace,
-    row: &JobRow,
-    spec: &JobSpec,
-) -> StoreResult<()> {
-    if let Some(job) = row.alloc_set() {
-        let Some(set) = keys::read(tx, space, &JobRowKey { job }).await? else { return Ok(()) };
-        return member_fits(spec, &job_spec_in_force(tx, space, &set).await?).map_err(refused);
-    }
-    for member in members_alive(tx, space, row).await? {
-        set_holds(spec, &job_spec_in_force(tx, space, &member).await?).map_err(refused)?;
-    }
-    Ok(())
-}
 
 /// Allocs that leave their nodes, and the attempts in them.
 #[derive(Debug, Default)]
