@@ -10,7 +10,7 @@ use prost::Message as _;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 /// Messages that have the fields of a type of the model, by the same names. `src/convert/wire.rs` converts the values.
-const MIRRORED: [(&str, &str); 16] = [
+const MIRRORED: [(&str, &str); 17] = [
     ("JobSpec", "job::JobSpec"),
     ("TaskSpec", "job::TaskSpec"),
     ("TaskOverride", "job::TaskOverride"),
@@ -23,6 +23,7 @@ const MIRRORED: [(&str, &str); 16] = [
     ("Preemption", "job::PreemptionSpec"),
     ("RestartSpec", "job::RestartSpec"),
     ("UpdateSpec", "job::UpdateSpec"),
+    ("HelperSpec", "job::HelperSpec"),
     ("LogSpec", "job::LogSpec"),
     ("PortSpec", "job::PortSpec"),
     ("DeviceSelector", "node::CardSelector"),

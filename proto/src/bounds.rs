@@ -240,6 +240,7 @@ mod tests {
             stderr_from: position,
             times: true,
             since_ms: Some(u64::MAX),
+            helper: text(63),
         };
         within(&ask, SHORT_MESSAGE_BYTES_MAX);
         within(

@@ -42,7 +42,7 @@ impl PlannedResizes {
             return Some(format!("the agent of its node {} is of a version that does not resize", node.name));
         }
         let charge = &task.charge.resources;
-        let granted = with_cards_of(spec.resources_for(task.id.index), charge);
+        let granted = with_cards_of(&spec.resources_for(task.id.index), charge);
         let more = resources_less(&granted, charge);
         let taken = self.taken.entry(node.id).or_default();
         let alloc = state.allocs().get(&node.id).cloned().unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::node::{NodeState, pressure_of, silent_since_ms};
-use borough_model::task::Health;
+use borough_model::task::{Health, HelperStatus};
 use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
 use borough_proto::bounds::{REPORT_TASKS_MAX, SESSION_ATTEMPTS_MAX};
 use borough_proto::convert::measured_from_message;
@@ -57,13 +57,15 @@ struct SentStatus {
     process: Option<(u32, i64)>,
     health: Health,
     resize: Option<ResizeReport>,
+    helpers: Vec<HelperStatus>,
 }
 
 impl SentStatus {
     fn of(report: &TaskReport) -> Option<Self> {
         let TaskReport { phase, process, health, .. } = *report;
-        let resize = report.resize.clone();
-        (report.exit.is_none() && phase.is_alive()).then_some(Self { phase, process, health, resize })
+        let (resize, helpers) = (report.resize.clone(), report.helpers.clone());
+        let alive = report.exit.is_none() && phase.is_alive();
+        alive.then_some(Self { phase, process, health, resize, helpers })
     }
 }
 

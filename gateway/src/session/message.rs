@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::job::JobKind;
+use borough_model::job::{HELPERS_MAX, JobKind};
 use borough_model::node::{
     AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement,
     node_packages_kept,
@@ -12,8 +12,8 @@ use borough_model::{Incarnation, JobSpec, Name, NodeId, Resources, TaskId, TaskR
 use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
-    exit_from_message, health_from_message, job_id_from_text, job_spec_to_message, name_from_text,
-    ports_to_message, resources_to_message, stop_reason_to_message,
+    exit_from_message, health_from_message, helper_from_message, job_id_from_text, job_spec_to_message,
+    name_from_text, ports_to_message, resources_to_message, stop_reason_to_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
@@ -140,6 +140,12 @@ pub(crate) fn report_of(
         health: health_from_message(status.health),
         exit,
         resize: status.resize.as_ref().map(resize_report),
+        helpers: status
+            .helpers
+            .iter()
+            .take(HELPERS_MAX)
+            .map(helper_from_message)
+            .collect::<Result<_, _>>()?,
     };
     Ok((attempt, phase, report))
 }
@@ -155,6 +161,7 @@ pub(crate) fn report_missing(attempt: DesiredAttempt) -> TaskReport {
         health: borough_model::task::Health::Unknown,
         exit: None,
         resize: None,
+        helpers: Vec::new(),
     }
 }
 

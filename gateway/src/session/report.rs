@@ -226,6 +226,7 @@ mod tests {
             health: Health::Unknown,
             exit: None,
             resize: None,
+            helpers: Vec::new(),
         }
     }
 

@@ -38,6 +38,7 @@ pub(super) async fn log_read(
         stderr_from: request.stderr_from,
         times: request.times,
         since_ms: request.since_ms,
+        helper: request.helper.clone(),
     };
     if !found.session.send(ToAgent::LogRequest(ask)).await {
         return Err(found.agent.away().await);

@@ -69,6 +69,7 @@ async fn ends_report(world: &BenchCell, rows: &[&TaskRow]) -> anyhow::Result<()>
             exit: None,
             cores: Vec::new(),
             resize: None,
+            helpers: Vec::new(),
         });
     }
     Ok(world.tasks_report(&world.change("task_report"), &by_node).await?)

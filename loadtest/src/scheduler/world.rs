@@ -433,6 +433,7 @@ fn end_report(task: TaskId, attempt: Attempt, at_ms: i64) -> TaskReport {
         cores: Vec::new(),
         exit: Some(exit),
         resize: None,
+        helpers: Vec::new(),
     }
 }
 

@@ -23,8 +23,8 @@ pub use node::{
 pub use taint::{taint_matches_from_message, taints_from_message};
 pub use task::{
     TaskContext, end_reason_to_message, endpoint_to_message, exit_from_message, exit_to_message,
-    health_from_message, health_to_message, ports_to_message, stop_reason_to_message, task_counts_add,
-    task_state_to_message, task_to_message,
+    health_from_message, health_to_message, helper_from_message, helper_to_message, ports_to_message,
+    stop_reason_to_message, task_counts_add, task_state_to_message, task_to_message,
 };
 pub use topology::{domain_from_message, domain_to_message};
 

@@ -1,9 +1,13 @@
 //! Tasks, their exits and their endpoints.
 
-use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, Resize, StopReason};
+use borough_model::job::HelperPhase;
+use borough_model::task::{
+    EndReason, Endpoint, Exit, Health, HelperExit, HelperState, HelperStatus, PortAssignment, Resize,
+    StopReason,
+};
 use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
-use super::{FieldRefused, resources_to_message};
+use super::{FieldRefused, name_from_text, resources_to_message};
 use crate::v1;
 
 /// What a task's row does not say itself.
@@ -56,8 +60,69 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
             resources: Some(resources_to_message(&place.resources)),
         }),
         inside: context.inside,
+        helpers: row.helpers.iter().flat_map(|helpers| helpers.iter()).map(helper_to_message).collect(),
         charge: row.charged_node().map(|_| resources_to_message(&row.charge.resources.without_cards())),
     }
+}
+
+/// The status of a helper.
+pub fn helper_to_message(helper: &HelperStatus) -> v1::HelperStatus {
+    let state = match helper.state {
+        HelperState::Waiting => v1::helper_status::State::Waiting,
+        HelperState::Running => v1::helper_status::State::Running,
+        HelperState::Ended => v1::helper_status::State::Ended,
+    };
+    let when = match helper.when {
+        HelperPhase::Before => v1::HelperPhase::Before,
+        HelperPhase::Beside => v1::HelperPhase::Beside,
+        HelperPhase::After => v1::HelperPhase::After,
+    };
+    let exit = helper.exit.as_ref().map(|HelperExit { code, signal, message, at_ms }| v1::HelperExit {
+        code: *code,
+        signal: *signal,
+        message: message.clone(),
+        at_ms: *at_ms,
+    });
+    v1::HelperStatus {
+        name: helper.name.to_string(),
+        when: when.into(),
+        state: state.into(),
+        restarts: helper.restarts,
+        exit,
+    }
+}
+
+/// The status of a helper that an agent has reported.
+///
+/// # Errors
+/// A name, a phase or a state that is none.
+pub fn helper_from_message(helper: &v1::HelperStatus) -> Result<HelperStatus, FieldRefused> {
+    let refuse =
+        |field: &str, value: i32, accepted: &str| FieldRefused::new(field, value.to_string(), accepted);
+    let when = match helper.when() {
+        v1::HelperPhase::Before => HelperPhase::Before,
+        v1::HelperPhase::Beside => HelperPhase::Beside,
+        v1::HelperPhase::After => HelperPhase::After,
+        v1::HelperPhase::Unspecified => {
+            return Err(refuse("helpers.when", helper.when, "before, beside or after"));
+        }
+    };
+    let state = match helper.state() {
+        v1::helper_status::State::Waiting => HelperState::Waiting,
+        v1::helper_status::State::Running => HelperState::Running,
+        v1::helper_status::State::Ended => HelperState::Ended,
+        v1::helper_status::State::Unspecified => {
+            return Err(refuse("helpers.state", helper.state, "waiting, running or ended"));
+        }
+    };
+    let exit = helper.exit.as_ref().map(|exit| HelperExit {
+        code: exit.code,
+        signal: exit.signal,
+        message: exit.message.clone(),
+        at_ms: exit.at_ms,
+    });
+    let name = name_from_text("helpers.name", &helper.name)?;
+    Ok(HelperStatus { name, when, state, restarts: helper.restarts, exit })
 }
 
 fn resize_to_message(resize: &Resize) -> v1::TaskResize {

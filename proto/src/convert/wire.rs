@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use borough_model::job::{
-    AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, JobKind, LogSpec, OnFailure, ResizeMode,
-    ResizeSignal, RestartMode, RestartSpec, TaskOverride, TaskSpec, TolerationOperator,
+    AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, HelperPhase, JobKind, LogSpec, OnFailure,
+    ResizeMode, ResizeSignal, RestartMode, RestartSpec, TaskOverride, TaskSpec, TolerationOperator,
 };
 use borough_model::node::{TaintEffect, Within};
 use borough_model::{Name, Resources};
@@ -222,6 +222,7 @@ words! {
         [Finished, Succeeded];
     OnFailure = v1::update_spec::OnFailure, "revert or stop", Some(OnFailure::Revert), [Revert, Stop];
     ResizeMode = v1::update_spec::Resize, "in_place or restart", Some(ResizeMode::InPlace), [InPlace, Restart];
+    HelperPhase = v1::HelperPhase, "before, beside or after", None, [Before, Beside, After];
     RestartMode = v1::restart_spec::Mode, "always, on_failure or never", None, [Always, OnFailure, Never];
     AffinityKind = v1::affinity::Kind, "near or apart", None, [Near, Apart];
     TolerationOperator = v1::toleration::Operator, "equal or exists", None, [Equal, Exists];

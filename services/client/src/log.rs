@@ -53,7 +53,7 @@ impl LogWait {
 }
 
 /// Which part of a task's output to return. The default is all kept output of both streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
     /// One stream; [`read_logs_request::Stream::Unspecified`] is both.
     pub stream: read_logs_request::Stream,
@@ -69,6 +69,8 @@ pub struct LogQuery {
     pub times: bool,
     /// Only what was written in the last so many milliseconds.
     pub since_ms: Option<u64>,
+    /// The output of this helper; empty: that of the command of the task.
+    pub helper: String,
 }
 
 /// Decides where a broken read goes on. Pure.
@@ -317,6 +319,7 @@ impl Client {
             window_bytes: query.window_bytes,
             times: query.times,
             since_ms: query.since_ms,
+            helper: query.helper,
         }
     }
 
@@ -330,11 +333,12 @@ impl Client {
     /// # Errors
     /// As for every call, for the opening.
     pub async fn task_log_open(&self, task: &TaskRef, query: LogQuery) -> Result<LogFollower, ClientError> {
+        let follow = query.follow;
         let mut follower = self.task_log(task, query);
         let request = follower.resumption.request.clone();
         match self.call("ReadLogs", request, rpc!(TaskServiceClient.read_logs)).await {
             Ok(opened) => follower.stream = Some(opened),
-            Err(error) if query.follow && error.agent_away().is_some() => {}
+            Err(error) if follow && error.agent_away().is_some() => {}
             Err(error) => return Err(error),
         }
         Ok(follower)

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `run <attempt>` | the shim itself: one per attempt |
 //! | `child` | becomes the task: joins its cgroup, then executes the program |
+//! | `helper <number>` | becomes a helper of the task, in the same way |
 //! | `exec <attempt> plain\|terminal <command>` | becomes a command in a task's environment and cgroup |
 //! | `clean <attempt>` | ends the remaining processes of a dead shim |
 //! | `guard <dir>` | ends everything recorded in a directory once its standard input closes; for tests |

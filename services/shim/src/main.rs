@@ -33,6 +33,11 @@ fn dispatch(mode: &str, path: Option<&Path>, rest: Vec<OsString>) -> io::Result<
     match (mode, path, rest.as_slice()) {
         ("run", Some(attempt), []) => run::attempt_run(attempt),
         ("child", None, []) => run::child_become(),
+        ("helper", Some(at), []) => {
+            let at =
+                at.to_str().and_then(|at| at.parse().ok()).ok_or_else(|| wrong("no number of a helper"))?;
+            run::helper_become(at)
+        }
         ("clean", Some(attempt), []) => run::attempt_clean(attempt),
         ("exec", Some(attempt), [mode, command @ ..]) => exec::exec_become(attempt, mode, command),
         ("guard", Some(records), []) => guard::guard_wait(records),

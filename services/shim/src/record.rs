@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::{Durability, json_write};
 use crate::process::{self, ProcessId};
+use crate::spec::HelperWhen;
 
 /// The file that holds an [`AttemptRecord`].
 pub const STATE_FILE: &str = "state.json";
@@ -32,6 +33,47 @@ pub struct AttemptRecord {
     pub exit: Option<ExitRecord>,
     /// Only its files are left since then: wall time, milliseconds since 1970.
     pub released_ms: Option<i64>,
+    /// Its helpers, in the order of its spec.
+    pub helpers: Vec<HelperRecord>,
+}
+
+/// A helper of an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HelperRecord {
+    pub name: String,
+    pub when: HelperWhen,
+    pub state: HelperProgress,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Its process while it runs.
+    pub process: Option<ProcessId>,
+    /// How it ended last.
+    pub exit: Option<HelperExitRecord>,
+}
+
+/// What a helper does at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HelperProgress {
+    /// Its turn has not come, or it pauses before it starts again.
+    #[default]
+    Waiting,
+    Running,
+    /// It does not start again.
+    Ended,
+}
+
+/// How a helper ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HelperExitRecord {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    /// For people: why it was not started, or who ended it.
+    pub message: String,
+    /// Wall time, milliseconds since 1970.
+    pub at_ms: i64,
 }
 
 /// How a task's own process ended.

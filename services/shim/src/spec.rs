@@ -18,6 +18,8 @@ pub const SPEC_FILE: &str = "spec.json";
 pub const STOP_FILE: &str = "stop.json";
 /// The task's own directory, inside that of its attempt.
 pub const WORK_DIR: &str = "work";
+/// The directory of the helpers' output, inside that of the attempt: one directory for each, with its name.
+pub const HELPERS_DIR: &str = "helpers";
 
 /// One attempt of a task, as its shim needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +45,42 @@ pub struct Spec {
     pub user: Option<TaskUser>,
     /// Where processes are recorded for a guard that ends them; tests set it.
     pub record_dir: Option<PathBuf>,
+    /// The helpers, in the order of the job file.
+    pub helpers: Vec<HelperCommand>,
+}
+
+/// A helper of an attempt, with all variables expanded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HelperCommand {
+    pub name: String,
+    pub when: HelperWhen,
+    pub command: Vec<String>,
+    /// Its whole environment.
+    pub environment: BTreeMap<String, String>,
+    /// Milliseconds that it may run; absent: no bound.
+    pub deadline_ms: Option<u64>,
+}
+
+/// When a helper runs, as seen from the attempt's own command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HelperWhen {
+    Before,
+    #[default]
+    Beside,
+    After,
+}
+
+impl HelperWhen {
+    /// Its name in job files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::Beside => "beside",
+            Self::After => "after",
+        }
+    }
 }
 
 /// The processors of an attempt. Empty: all.

@@ -44,7 +44,7 @@ impl DaemonRules {
         Self {
             constraints: spec.constraints.iter().filter(|one| one.preference.is_none()).cloned().collect(),
             tolerations: tolerations_in_force(&spec.tolerations, band(priority)),
-            resources: spec.task.resources.clone(),
+            resources: spec.with_helpers(&spec.task.resources).into_owned(),
         }
     }
 

@@ -24,6 +24,7 @@ mod failure;
 mod file;
 mod gang;
 mod guard;
+mod helpers;
 mod identity;
 mod job;
 mod labelled;

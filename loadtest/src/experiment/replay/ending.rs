@@ -68,5 +68,6 @@ fn report(attempt: ReplayAttempt, at_ms: i64) -> TaskReport {
         cores: Vec::new(),
         exit: Some(exit),
         resize: None,
+        helpers: Vec::new(),
     }
 }

@@ -36,7 +36,7 @@ pub struct PlanSpec {
     pub(crate) evictions: EvictionBudget,
     topology: Option<GangTopology>,
     pub(crate) roles: Vec<PlanRole>,
-    /// What tasks without a role or override ask for.
+    /// What tasks without a role or override ask for, with their helpers.
     pub(crate) resources: Resources,
     /// What tasks with an override ask for, if their override says it.
     pub(crate) resources_own: BTreeMap<u32, Resources>,
@@ -71,15 +71,15 @@ impl PlanSpec {
     /// The planning part of a spec.
     pub fn of(spec: &JobSpec) -> Self {
         let own = |(&index, own): (&u32, &borough_model::job::TaskOverride)| {
-            own.resources.clone().map(|resources| (index, resources))
+            own.resources.as_ref().map(|resources| (index, spec.with_helpers(resources).into_owned()))
         };
         let roles = spec.roles().iter().map(|role| PlanRole {
             count: role.count,
             min_member: role.min_member,
-            resources: role.task.resources.clone(),
+            resources: role.task.resources.as_ref().map(|own| spec.with_helpers(own).into_owned()),
         });
         let asked = AllocDemand {
-            resources: spec.task.resources.clone(),
+            resources: spec.with_helpers(&spec.task.resources).into_owned(),
             own: spec.overrides.iter().filter_map(own).collect(),
         };
         // The node and the shares of queues have given it to the alloc.

@@ -34,7 +34,7 @@ pub(crate) fn nearest_checked(stored: &StoredCell, spec: &JobSpec, index: u32, n
         nearest => {
             if let NearestFit::Resource { dimension, at_most, .. } = nearest {
                 let mut more = changed.clone();
-                let mut resources = spec.resources_for(index).clone();
+                let mut resources = spec.resources_for(index).into_owned();
                 resources.amount_set(dimension, at_most + 1);
                 more.overrides.clear();
                 more.task.resources = resources;
@@ -72,7 +72,7 @@ fn change_made(stored: &mut StoredCell, changed: &mut JobSpec, index: u32, neare
     match nearest {
         NearestFit::Together { .. } => unreachable!("sets of changes are not nested"),
         NearestFit::Resource { dimension, at_most, .. } => {
-            let mut resources = changed.resources_for(index).clone();
+            let mut resources = changed.resources_for(index).into_owned();
             resources.amount_set(dimension, *at_most);
             changed.overrides.clear();
             changed.task.resources = resources;

@@ -42,7 +42,7 @@ fn placed(row: &TaskRow) -> bool {
     matches!(row.state, Held | Assigned | Starting | Running)
 }
 
-fn asked(stored: &StoredCell, task: TaskId) -> &Resources {
+fn asked(stored: &StoredCell, task: TaskId) -> std::borrow::Cow<'_, Resources> {
     let (_, spec) = stored.jobs.get(&task.job).expect("a known job");
     spec.resources_for(task.index)
 }

@@ -241,7 +241,7 @@ pub(crate) fn fits(
             .all(|hard| met(row, hard))
         && constrained(stored, spec, row)
         && ports_fit(stored, spec, row, alloc)
-        && shortfall(spec.resources_for(index), &free).is_empty()
+        && shortfall(&spec.resources_for(index), &free).is_empty()
         && cards_fit(spec, index, row, &free)
         && domain_fits(spec, index, row, &free)
 }
@@ -250,7 +250,7 @@ pub(crate) fn fits(
 pub(crate) fn large_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
     let large = |(row, _): &&(NodeRow, NodeAlloc)| {
         let limits = stored.limits(row);
-        shortfall(spec.resources_for(index), &limits).is_empty()
+        shortfall(&spec.resources_for(index), &limits).is_empty()
             && cards_fit(spec, index, row, &limits)
             && domain_fits(spec, index, row, &limits)
     };

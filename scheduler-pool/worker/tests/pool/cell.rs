@@ -332,6 +332,7 @@ impl Cell {
             health: Health::Unknown,
             exit: Some(exit),
             resize: None,
+            helpers: Vec::new(),
         };
         let fence = SessionFence { node, session: 1 };
         self.change("task_report", async |tx, changes| {

@@ -100,7 +100,12 @@ impl Desired {
             return Some(Arc::clone(assignment));
         }
         let spec = self.specs.get(&(id.job_id.clone(), assignment.spec_version));
-        let spec = spec.map(|spec| task_spec_to_message(&spec.for_task(id.index)));
+        let spec = spec.map(|spec| {
+            let mut task = spec.for_task(id.index);
+            // The limits of an attempt hold for its helpers too.
+            task.resources = spec.resources_for(id.index).into_owned();
+            task_spec_to_message(&task)
+        });
         Some(Arc::new(v1::Assignment { spec, ..(**assignment).clone() }))
     }
 

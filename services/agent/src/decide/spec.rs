@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use borough_model::Name;
+use borough_model::job::{AFTER_DEADLINE_MS, BEFORE_DEADLINE_MS};
 use borough_proto::v1;
 use borough_shim::cgroup::{CgroupLimits, CgroupRoot};
-use borough_shim::spec::{LogLimits, Pinned, Spec, StopOrder};
+use borough_shim::spec::{HelperCommand, HelperWhen, LogLimits, Pinned, Spec, StopOrder};
 use borough_shim::user::TaskUser;
 
 use super::cores::Cores;
@@ -15,6 +17,8 @@ use crate::topology::list_text;
 
 /// The most processes and threads of one task: far more than a sane one has, far fewer than a machine has numbers for.
 const PROCESSES_MAX: u64 = 8192;
+/// The variable with the name of a helper.
+const HELPER_VARIABLE: &str = "BOROUGH_HELPER";
 /// Replaces 0 in a spec.
 const LOG_FILE_BYTES: u64 = 10 << 20;
 /// Replaces 0 in a spec.
@@ -87,6 +91,8 @@ pub(crate) fn shim_spec(
         cpus: list_text(cpus),
         memory_domains: list_text(&assignment.memory_domains),
     };
+    let helpers = spec.helpers.iter().map(|helper| helper_command(helper, assignment, place, &inherited));
+    let helpers = helpers.collect::<Result<Vec<_>, String>>()?;
     let log = spec.log.unwrap_or_default();
     let or = |value: u64, instead: u64| if value == 0 { instead } else { value };
     Ok(Spec {
@@ -106,5 +112,36 @@ pub(crate) fn shim_spec(
         pinned: Pinned { cpus: cpus.to_vec() },
         user,
         record_dir: context.record_dir.clone(),
+        helpers,
     })
+}
+
+/// A helper of the attempt, as its shim needs it.
+fn helper_command(
+    helper: &v1::HelperSpec,
+    assignment: &v1::Assignment,
+    place: TaskPlace<'_>,
+    inherited: &Inherited,
+) -> Result<HelperCommand, String> {
+    let named = |problem: String| format!("helper {:?}: {problem}", helper.name);
+    // Its name is that of a directory.
+    let name = Name::new(helper.name.as_str()).map_err(|error| named(format!("its name {error}")))?;
+    let mut own = assignment.clone();
+    own.spec.get_or_insert_default().environment.extend(helper.environment.clone());
+    let mut environment = environment::environment(&own, place, inherited).map_err(named)?;
+    environment.insert(HELPER_VARIABLE.to_owned(), name.to_string());
+    let command = environment::command(&helper.command, &environment).map_err(named)?;
+    if command.first().is_none_or(String::is_empty) {
+        return Err(named("the command is empty".to_owned()));
+    }
+    let (when, default_ms) = match helper.when() {
+        v1::HelperPhase::Before => (HelperWhen::Before, Some(BEFORE_DEADLINE_MS)),
+        v1::HelperPhase::After => (HelperWhen::After, Some(AFTER_DEADLINE_MS)),
+        v1::HelperPhase::Beside => (HelperWhen::Beside, None),
+        v1::HelperPhase::Unspecified => {
+            return Err(named("this agent does not know when it runs".to_owned()));
+        }
+    };
+    let deadline_ms = default_ms.map(|default_ms| helper.deadline_ms.unwrap_or(default_ms));
+    Ok(HelperCommand { name: name.to_string(), when, command, environment, deadline_ms })
 }

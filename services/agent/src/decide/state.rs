@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use borough_model::task::HELPER_MESSAGE_BYTES_MAX;
+use borough_proto::bounds::text_cut;
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
-use borough_shim::record::AttemptRecord;
-use borough_shim::spec::StopOrder;
+use borough_shim::record::{AttemptRecord, HelperProgress, HelperRecord};
+use borough_shim::spec::{HelperWhen, StopOrder};
 
 use super::cores::Cores;
 use super::exit::exit_of;
@@ -119,5 +121,31 @@ pub(super) fn status(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::
         usage: attempt.usage,
         cores: own_cores(attempt),
         resize: attempt.resize.settled(),
+        helpers: attempt.record.helpers.iter().map(helper_status).collect(),
+    }
+}
+
+fn helper_status(helper: &HelperRecord) -> v1::HelperStatus {
+    let when = match helper.when {
+        HelperWhen::Before => v1::HelperPhase::Before,
+        HelperWhen::Beside => v1::HelperPhase::Beside,
+        HelperWhen::After => v1::HelperPhase::After,
+    };
+    let state = match helper.state {
+        HelperProgress::Waiting => v1::helper_status::State::Waiting,
+        HelperProgress::Running => v1::helper_status::State::Running,
+        HelperProgress::Ended => v1::helper_status::State::Ended,
+    };
+    let exit = helper.exit.as_ref().map(|exit| {
+        let mut message = exit.message.clone();
+        text_cut(&mut message, HELPER_MESSAGE_BYTES_MAX);
+        v1::HelperExit { code: exit.code, signal: exit.signal, message, at_ms: exit.at_ms }
+    });
+    v1::HelperStatus {
+        name: helper.name.clone(),
+        when: when.into(),
+        state: state.into(),
+        restarts: helper.restarts,
+        exit,
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use borough_shim::file::{Durability, json_read, json_write};
 use borough_shim::record::{AttemptRecord, STATE_FILE};
-use borough_shim::spec::{SPEC_FILE, WORK_DIR};
+use borough_shim::spec::{HELPERS_DIR, SPEC_FILE, WORK_DIR};
 use borough_shim::tree::tree_remove;
 use rustix::fs::{FlockOperation, flock};
 
@@ -211,7 +211,9 @@ impl StateDir {
             let path = self.ended(&id);
             let record =
                 json_read::<AttemptRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
-            let sizes = fs::read_dir(&path).into_iter().flatten().flatten();
+            let within = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+            let of_helpers = within(path.join(HELPERS_DIR)).flat_map(|entry| within(entry.path()));
+            let sizes = within(path.clone()).chain(of_helpers);
             // The space used on the disk: a sparse file is long and uses little.
             let size = |data: fs::Metadata| data.len().min(data.blocks().saturating_mul(512));
             let bytes = sizes.filter_map(|entry| entry.metadata().ok()).map(size).sum();

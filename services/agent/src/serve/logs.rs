@@ -1,12 +1,15 @@
 //! Serves a task's output from its files: all or the last lines, and new output while it runs.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::Name;
 use borough_proto::bounds::{STREAM_MESSAGE_COST, TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
 use borough_shim::log::OutputStream;
+use borough_shim::spec::HELPERS_DIR;
 use tokio::sync::mpsc;
 
 use super::answer;
@@ -46,6 +49,11 @@ async fn serve(
     let gone = || "the session is over".to_owned();
     let missing = || "this node keeps no logs of that attempt".to_owned();
     let id = state.attempt_find(&request.job_id, request.index, request.incarnation).ok_or_else(missing)?;
+    let helper = helper_dir(&state, &id, &request.helper)?;
+    let path_now = || match &helper {
+        None => state.attempt_path(&id),
+        Some(below) => state.attempt_path(&id).join(below),
+    };
     let streams: &[OutputStream] = match request.stream() {
         Wanted::Unspecified => &[OutputStream::Stdout, OutputStream::Stderr],
         Wanted::Stdout => &[OutputStream::Stdout],
@@ -55,7 +63,7 @@ async fn serve(
     let tails: Vec<LogTail> = streams
         .iter()
         .map(|&stream| {
-            let (path, start) = (state.attempt_path(&id), start_of(request, stream, now_ms));
+            let (path, start) = (path_now(), start_of(request, stream, now_ms));
             let tail = LogTail::new(&path, stream, start, most).with_times(request.times);
             if request.follow { tail } else { tail.up_to_now(&path) }
         })
@@ -73,9 +81,7 @@ async fn serve(
         // Checked before reading, so that output written before the end is still read.
         let over = !request.follow || attempt_over(&state, &id);
         let mut any = false;
-        while let Some((stream, part)) =
-            turns.read(&state.attempt_path(&id)).map_err(|error| error.to_string())?
-        {
+        while let Some((stream, part)) = turns.read(&path_now()).map_err(|error| error.to_string())? {
             any = true;
             if !credit.take(part.data.len()).await {
                 return Err(gone());
@@ -95,6 +101,21 @@ async fn serve(
         pause = if any { PAUSE_FIRST } else { (pause * 2).min(PAUSE_MAX) };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The directory of a helper's output below that of its attempt; `None` for the command of the task.
+fn helper_dir(state: &StateDir, id: &AttemptId, helper: &str) -> Result<Option<PathBuf>, String> {
+    if helper.is_empty() {
+        return Ok(None);
+    }
+    let helpers = record_read(&state.attempt_path(id)).unwrap_or_default().helpers;
+    if Name::new(helper).is_ok() && helpers.iter().any(|known| known.name == helper) {
+        return Ok(Some(Path::new(HELPERS_DIR).join(helper)));
+    }
+    let names: Vec<&str> = helpers.iter().map(|known| known.name.as_str()).collect();
+    let has =
+        if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+    Err(format!("this attempt has no helper {helper:?}: {has}"))
 }
 
 fn chunk_of(request: &v1::LogRequest, stream: OutputStream) -> v1::LogChunk {

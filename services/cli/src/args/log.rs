@@ -9,7 +9,7 @@ use clap::Args;
 use super::number::delay;
 
 /// Which part of the output is shown, and how: of `task logs` and `job logs`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct LogShowArguments {
     /// Show only this many lines from the end of each task [default: all]
     #[arg(long, value_name = "LINES")]
@@ -26,6 +26,9 @@ pub struct LogShowArguments {
     /// Show standard output only [default: both streams]
     #[arg(long)]
     pub stdout: bool,
+    /// Show the output of this helper of the task [default: that of its command]
+    #[arg(long, value_name = "NAME")]
+    pub helper: Option<String>,
 }
 
 impl LogShowArguments {
@@ -43,6 +46,7 @@ impl LogShowArguments {
             tail_lines: self.tail,
             times: self.timestamps,
             since_ms: self.since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            helper: self.helper.clone().unwrap_or_default(),
             ..LogQuery::default()
         }
     }

@@ -14,6 +14,7 @@ mod event;
 mod explain;
 mod field;
 mod foreign;
+mod helper;
 mod job;
 mod list;
 mod log;

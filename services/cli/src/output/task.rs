@@ -6,6 +6,7 @@ use borough_proto::signal::signal_name;
 use borough_proto::v1;
 use serde::Serialize;
 
+use super::helper::HelperView;
 use super::table::{Tabular, table};
 use super::text::{ResourcesView, bytes, facts, ranges, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
@@ -49,6 +50,8 @@ pub(crate) struct TaskOutput {
     pub(crate) alloc: Option<InAllocView>,
     /// The tasks in it, if it is an alloc.
     pub(crate) inside: Vec<InsideView>,
+    /// Its helpers in this attempt, or in the last one.
+    pub(crate) helpers: Vec<HelperView>,
 }
 
 /// The place of a task in an alloc.
@@ -217,6 +220,7 @@ impl From<v1::Task> for TaskOutput {
             resize: task.resize.map(TaskResizeView::from),
             alloc: task.alloc.map(InAllocView::from),
             inside: task.inside.into_iter().map(InsideView::from).collect(),
+            helpers: task.helpers.into_iter().map(HelperView::from).collect(),
         }
     }
 }
@@ -416,6 +420,11 @@ impl TaskStatusView {
             ("in use", used(UsageView::text)),
             ("version", number(u64::from(task.spec_version))),
         ]);
+        if !task.helpers.is_empty() {
+            text.push_str("helpers\n");
+            let lines = task.helpers.iter().map(|helper| format!("  {}: {}\n", helper.name, helper.text()));
+            text.extend(lines);
+        }
         if let Some(silent) = &self.silent {
             text.push_str(&silent.text());
         }

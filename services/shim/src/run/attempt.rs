@@ -16,6 +16,8 @@ use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper, setsid};
 
+use super::helper::{Helper, Helpers};
+use super::helper_step::{HelperStep, MainStage};
 use super::leftover::{children_reap, leftover_kill};
 use super::output::Output;
 use super::termination::{Termination, TerminationStep};
@@ -121,6 +123,7 @@ struct Shim {
     stop_now: Arc<AtomicBool>,
     stop_default: StopOrder,
     recorded: [Option<PathBuf>; 2],
+    helpers: Helpers,
     /// Checks for remaining processes since the task's own process has ended.
     ending_steps: u32,
     over: bool,
@@ -129,7 +132,13 @@ struct Shim {
 impl Shim {
     fn begin(attempt: &Path, spec: &Spec, stop_now: Arc<AtomicBool>) -> io::Result<Self> {
         let own = ProcessId::find(std::process::id());
-        let record = AttemptRecord { boot_id: boot_id()?, shim: own, ..AttemptRecord::default() };
+        let helpers = Helpers::new(attempt, spec)?;
+        let record = AttemptRecord {
+            boot_id: boot_id()?,
+            shim: own,
+            helpers: helpers.records(),
+            ..AttemptRecord::default()
+        };
         json_begin(attempt, STATE_FILE, &record)?;
         let (stdout, out) = Output::new(attempt, OutputStream::Stdout, spec.log)?;
         let (stderr, err) = Output::new(attempt, OutputStream::Stderr, spec.log)?;
@@ -149,6 +158,7 @@ impl Shim {
             stop_now,
             stop_default: spec.stop,
             recorded: [None, None],
+            helpers,
             ending_steps: 0,
             over: false,
         };
@@ -163,12 +173,69 @@ impl Shim {
     }
 
     fn task_start(&mut self, spec: &Spec) {
-        let started = spec.cgroup.create().and_then(|()| self.child_spawn());
-        if let Err(error) = started {
-            self.exit_note(ExitRecord {
-                start_error: Some(format!("cannot prepare the start: {error}")),
-                ..ExitRecord::default()
-            });
+        match spec.cgroup.create() {
+            Ok(()) => self.helpers_step(),
+            Err(error) => self.start_fail(format!("cannot prepare the start: {error}")),
+        }
+    }
+
+    /// Records that the task's own command was not started.
+    fn start_fail(&mut self, reason: String) {
+        self.exit_note(ExitRecord { start_error: Some(reason), ..ExitRecord::default() });
+    }
+
+    /// How far the task's own command is.
+    fn main_stage(&self) -> MainStage {
+        if self.record.exit.is_some() {
+            let executed = self.record.started_ms.is_some();
+            MainStage::Ended { executed, kill_at: self.helpers.kill_at, swept: self.helpers.swept }
+        } else if self.task.is_some() {
+            MainStage::Running
+        } else {
+            MainStage::NotStarted { stopping: self.termination.order.is_some() }
+        }
+    }
+
+    /// Carries out what is due for the helpers, and starts the task's own command after those before it.
+    fn helpers_step(&mut self) {
+        loop {
+            let now = clock::monotonic();
+            match self.helpers.due(self.main_stage(), now) {
+                HelperStep::Wait(_) | HelperStep::Done => break,
+                HelperStep::Start(at) => {
+                    self.helpers.start(at, self.record.exit.as_ref(), now);
+                    let process = self.helpers.all.get(at).and_then(|helper| helper.record.process);
+                    let recorded = process.and_then(|process| self.process_note(ProcessKind::Task, process));
+                    if let Some(helper) = self.helpers.all.get_mut(at) {
+                        helper.recorded = recorded;
+                    }
+                }
+                HelperStep::Terminate(at) => self.helpers.terminate(at),
+                HelperStep::Kill(at) => self.helpers.kill(at, now),
+                HelperStep::MainStart => {
+                    if let Err(error) = self.child_spawn() {
+                        self.start_fail(format!("cannot prepare the start: {error}"));
+                    }
+                }
+                HelperStep::MainSkip => {
+                    let message = "stopped before its command was started".to_owned();
+                    self.exit_note(ExitRecord { stopped: true, message, ..ExitRecord::default() });
+                }
+                HelperStep::MainFail(at) => {
+                    let reason = self.helpers.all.get(at).map(Helper::failure).unwrap_or_default();
+                    self.start_fail(reason);
+                }
+                // What the task's command has left ends before those after it begin.
+                HelperStep::Sweep if self.helpers.all.is_empty() || !leftover_kill(&self.cgroup) => {
+                    self.helpers.swept = true;
+                }
+                HelperStep::Sweep => break,
+            }
+        }
+        let records = self.helpers.records();
+        if self.record.helpers != records {
+            self.record.helpers = records;
+            self.unwritten = true;
         }
     }
 
@@ -194,13 +261,16 @@ impl Shim {
         let mut scratch = [0; 64];
         while matches!(read(signals, &mut scratch), Ok(length) if length > 0) {}
         self.start_look();
+        self.helpers.start_look();
         let pending = self.outputs_take();
         self.children_look();
-        if self.record.exit.is_some() {
-            self.ending_step(pending);
-        } else {
+        if self.record.exit.is_none() {
             self.stop_look();
             self.termination_step();
+        }
+        self.helpers_step();
+        if self.record.exit.is_some() {
+            self.ending_step(pending);
         }
         if self.unwritten && !self.over {
             self.record_write();
@@ -222,7 +292,10 @@ impl Shim {
     fn wait(&self, signals: &UnixStream) -> io::Result<()> {
         let until = self.pause();
         let mut polled = vec![PollFd::new(signals, PollFlags::IN)];
-        let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref()).chain(&self.start);
+        let helpers = self.helpers.all.iter();
+        let outputs = self.outputs.iter().chain(helpers.clone().flat_map(|helper| &helper.outputs));
+        let starts = self.start.iter().chain(helpers.filter_map(|helper| helper.start.as_ref()));
+        let pipes = outputs.filter_map(|output| output.pipe.as_ref()).chain(starts);
         polled.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         let timeout = Timespec {
             tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
@@ -236,22 +309,32 @@ impl Shim {
 
     /// How long to wait if nothing happens.
     fn pause(&self) -> Duration {
-        if self.record.exit.is_some() {
-            // A process that does not end (in an endless system call) is checked less and less often.
-            return SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX);
-        }
         let now = clock::monotonic();
-        match self.termination.due(now) {
+        let helpers = match self.helpers.due(self.main_stage(), now) {
+            HelperStep::Wait(at) => at.map_or(LOOK, |at| at.saturating_sub(now).min(LOOK)),
+            HelperStep::Sweep | HelperStep::Done => {
+                // A process that does not end (in an endless system call) is checked less and less often.
+                return SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX);
+            }
+            _ => Duration::ZERO,
+        };
+        if self.record.exit.is_some() {
+            return if self.unwritten { helpers.min(Duration::from_secs(1)) } else { helpers };
+        }
+        let own = match self.termination.due(now) {
             TerminationStep::Wait(Some(at)) => at.saturating_sub(now).min(LOOK),
             TerminationStep::Wait(None) if self.unwritten => Duration::from_secs(1),
             TerminationStep::Wait(None) => LOOK,
             TerminationStep::Terminate | TerminationStep::Kill => Duration::ZERO,
-        }
+        };
+        own.min(helpers)
     }
 
     /// Reads what every pipe holds, up to a bound.
     fn outputs_take(&mut self) -> PendingOutput {
-        let pending = self.outputs.iter_mut().map(Output::take).filter(|more| *more).count();
+        let of_helpers = self.helpers.all.iter_mut().flat_map(|helper| &mut helper.outputs);
+        let outputs = self.outputs.iter_mut().chain(of_helpers);
+        let pending = outputs.map(Output::take).filter(|more| *more).count();
         if pending == 0 { PendingOutput::None } else { PendingOutput::Some }
     }
 
@@ -280,11 +363,13 @@ impl Shim {
     }
 
     fn children_look(&mut self) {
-        let task = self.task;
+        let (task, helpers, now) = (self.task, &mut self.helpers, clock::monotonic());
         let mut ended = None;
         children_reap(|pid, status| {
             if Some(pid) == task {
                 ended = Some(status);
+            } else {
+                helpers.exited(pid, status, now);
             }
         });
         if let Some(status) = ended {
@@ -318,16 +403,28 @@ impl Shim {
 
     fn exit_note(&mut self, exit: ExitRecord) {
         self.record.exit = Some(ExitRecord { at_ms: clock::wall_ms(), ..exit });
+        let grace = Duration::from_millis(self.stop_default.grace_ms);
+        let by_itself = clock::monotonic().saturating_add(grace);
+        self.helpers.kill_at = self.termination.kill_at().unwrap_or(by_itself);
         self.unwritten = true;
     }
 
     /// After the exit: repeats until only files are left.
     fn ending_step(&mut self, pending: PendingOutput) {
-        self.ending_steps = self.ending_steps.saturating_add(1);
+        match self.helpers.due(self.main_stage(), clock::monotonic()) {
+            HelperStep::Done => self.ending_steps = self.ending_steps.saturating_add(1),
+            HelperStep::Sweep => {
+                self.ending_steps = self.ending_steps.saturating_add(1);
+                return;
+            }
+            _ => return,
+        }
         if leftover_kill(&self.cgroup) || pending == PendingOutput::Some || self.cgroup.remove().is_err() {
             return;
         }
         while self.outputs_take() == PendingOutput::Some {}
+        self.helpers.close();
+        self.record.helpers = self.helpers.records();
         self.record.released_ms = Some(clock::wall_ms());
         self.record_write();
         // While the record cannot be written (a full disk) the shim stays, so that the exit is not lost.
@@ -360,6 +457,8 @@ impl Shim {
                     if kill_process_group(task, Signal::TERM).is_err() {
                         let _ = rustix::process::kill_process(task, Signal::TERM);
                     }
+                } else {
+                    self.helpers.terminate_running();
                 }
             }
             TerminationStep::Kill => {

@@ -12,8 +12,9 @@ use std::process::Command;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid, umask};
 
+use super::helper::EXIT_VARIABLES;
 use crate::file::json_read;
-use crate::spec::{SPEC_FILE, Spec};
+use crate::spec::{HelperCommand, SPEC_FILE, Spec};
 use crate::user::TaskUser;
 
 /// The first descriptor behind the standard streams.
@@ -24,20 +25,41 @@ const FIRST_OWN_FILE: i32 = 3;
 /// # Errors
 /// Those of writing to the shim. Its own failures are written there and not returned.
 pub fn child_become() -> io::Result<()> {
+    program_become(None)
+}
+
+/// Becomes the helper at this place of the spec. Returns only on failure.
+///
+/// # Errors
+/// As for [`child_become`].
+pub fn helper_become(at: usize) -> io::Result<()> {
+    program_become(Some(at))
+}
+
+fn program_become(helper: Option<usize>) -> io::Result<()> {
     let status = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let null = OpenOptions::new().read(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
-    let reason = become_task();
+    let reason = become_task(helper);
     File::from(status).write_all(reason.as_bytes())
 }
 
-/// Why the task could not be started.
-fn become_task() -> String {
-    let spec = match json_read::<Spec>(Path::new("."), SPEC_FILE) {
+/// Why the task, or its helper, could not be started.
+fn become_task(helper: Option<usize>) -> String {
+    let mut spec = match json_read::<Spec>(Path::new("."), SPEC_FILE) {
         Ok(Some(spec)) => spec,
         Ok(None) => return "its spec has vanished".to_owned(),
         Err(error) => return format!("its spec cannot be read: {error}"),
     };
+    if let Some(at) = helper {
+        if at >= spec.helpers.len() {
+            return "its spec has no such helper".to_owned();
+        }
+        let HelperCommand { command, environment, .. } = spec.helpers.swap_remove(at);
+        (spec.command, spec.environment) = (command, environment);
+        // How the command of the task ended, from its shim.
+        spec.environment.extend(std::env::vars().filter(|(name, _)| EXIT_VARIABLES.contains(&name.as_str())));
+    }
     if let Err(error) = spec.cgroup.join() {
         return format!("cannot join its cgroup: {error}");
     }

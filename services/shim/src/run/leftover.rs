@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_proc
 use crate::cgroup::Leaf;
 use crate::clock;
 use crate::file::{json_read, json_rewrite};
-use crate::process::{self, descendants};
-use crate::record::{AttemptRecord, ExitRecord, STATE_FILE};
+use crate::process::{self, ProcessId, descendants};
+use crate::record::{AttemptRecord, ExitRecord, HelperProgress, STATE_FILE};
 use crate::spec::{SPEC_FILE, Spec};
 
 /// Sends SIGKILL to the remaining processes. Returns true if there were any. Processes outside the cgroup follow when
@@ -100,6 +100,10 @@ pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
     if record.boot_id.is_empty() {
         record.boot_id = boot_id;
     }
+    for helper in &mut record.helpers {
+        helper.state = HelperProgress::Ended;
+        helper.process = None;
+    }
     record.released_ms = Some(now);
     json_rewrite(attempt, STATE_FILE, &record)
 }
@@ -110,13 +114,17 @@ fn attempt_kill(leaf: &Leaf, record: Option<&AttemptRecord>) -> bool {
     if inside {
         leaf.kill();
     }
-    let task = record.and_then(|record| record.task).filter(|task| task.alive());
-    let Some(task) = task else { return inside };
-    for pid in descendants(task.pid) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::KILL);
+    let processes = record.iter().flat_map(|record| {
+        record.task.into_iter().chain(record.helpers.iter().filter_map(|helper| helper.process))
+    });
+    let alive: Vec<ProcessId> = processes.filter(|process| process.alive()).collect();
+    for process in &alive {
+        for pid in descendants(process.pid) {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
+        let _ = process.signal(Signal::KILL);
     }
-    let _ = task.signal(Signal::KILL);
-    true
+    inside || !alive.is_empty()
 }

@@ -3,11 +3,13 @@
 
 mod attempt;
 mod child;
+mod helper;
+mod helper_step;
 mod leftover;
 mod output;
 mod termination;
 
 pub use attempt::attempt_run;
-pub use child::child_become;
+pub use child::{child_become, helper_become};
 pub(crate) use child::{inherited_reset, program_execute, user_assume};
 pub use leftover::attempt_clean;

@@ -36,6 +36,13 @@ impl Termination {
         self.order = Some((order, seen));
     }
 
+    /// When SIGKILL follows the order, if there is one.
+    pub(super) fn kill_at(&self) -> Option<Duration> {
+        let (order, seen) = self.order?;
+        let delay_ms = order.drain_delay_ms.saturating_add(order.grace_ms);
+        Some(seen.saturating_add(Duration::from_millis(delay_ms)))
+    }
+
     /// The step that is due at `now`.
     pub(super) fn due(&self, now: Duration) -> TerminationStep {
         let Some((order, seen)) = self.order else { return TerminationStep::Wait(None) };

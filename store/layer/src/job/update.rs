@@ -124,7 +124,8 @@ pub(crate) async fn spec_update(
 /// ending. The roles are the same.
 fn resources_differ(old: &JobSpec, new: &JobSpec) -> bool {
     let mut indexes = old.overrides.keys().chain(new.overrides.keys());
-    old.task.resources != new.task.resources
+    // An index beyond all has no override.
+    old.resources_for(u32::MAX) != new.resources_for(u32::MAX)
         || indexes.any(|&index| old.resources_for(index) != new.resources_for(index))
 }
 

@@ -1,6 +1,7 @@
 //! Charges of a job and its tasks: arithmetic over specs and rows, and the key that conflicts with every sum of
 //! charges.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -87,18 +88,19 @@ fn spec_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Resourc
         // The alloc set is charged for what they take.
         return Ok(QuotaUsed { used: Resources::default(), tasks: u64::from(tasks) });
     }
-    let mut used = resources_multiply(&spec.task.resources, tasks)?;
+    let common = spec.with_helpers(&spec.task.resources);
+    let mut used = resources_multiply(&common, tasks)?;
     for (role, of_role) in spec.role_ranges() {
         let (start, end) = (of_role.start.max(indexes.start), of_role.end.min(indexes.end));
         let Some(resources) = role.task.resources.as_ref().filter(|_| start < end) else { continue };
-        used = resources_sub(&used, &resources_multiply(&spec.task.resources, end - start)?)?;
-        used = resources_add(&used, &resources_multiply(resources, end - start)?)?;
+        used = resources_sub(&used, &resources_multiply(&common, end - start)?)?;
+        used = resources_add(&used, &resources_multiply(&spec.with_helpers(resources), end - start)?)?;
     }
     for (&index, own) in spec.overrides.range(indexes) {
         if let Some(resources) = &own.resources {
             let of_role = spec.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());
-            let before = of_role.unwrap_or(&spec.task.resources);
-            used = resources_add(&resources_sub(&used, before)?, resources)?;
+            let before = of_role.map_or(Cow::Borrowed(&*common), |of_role| spec.with_helpers(of_role));
+            used = resources_add(&resources_sub(&used, &before)?, &spec.with_helpers(resources))?;
         }
     }
     Ok(QuotaUsed { used, tasks: u64::from(tasks) })

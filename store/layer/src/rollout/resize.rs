@@ -83,8 +83,8 @@ impl ResizeStep<'_> {
         // By the specs and not by the charge: a process of an earlier version may have dropped an order.
         let charge = &row.charge.resources;
         let before = book.spec(task.job, row.spec_version)?.resources_for(task.index);
-        let in_force = with_cards_of(before, charge);
-        let granted = with_cards_of(self.spec.resources_for(task.index), charge);
+        let in_force = with_cards_of(&before, charge);
+        let granted = with_cards_of(&self.spec.resources_for(task.index), charge);
         let missing = book.resize_shortfall(task, &resources_most(&in_force, &granted));
         let refused = (!missing.is_empty()).then(|| {
             let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();

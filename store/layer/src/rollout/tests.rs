@@ -47,6 +47,7 @@ fn running(index: u32, phase: ReportPhase) -> TaskReport {
         health: Health::Healthy,
         exit: None,
         resize: None,
+        helpers: Vec::new(),
     }
 }
 
@@ -128,7 +129,7 @@ impl World {
                 node: NODE,
                 incarnation: book.task(task(index)).unwrap().incarnation.next(),
                 ports: Vec::new(),
-                resources: spec.resources_for(index).clone(),
+                resources: spec.resources_for(index).into_owned(),
                 spec_version: version,
                 gang: None,
                 alloc: None,

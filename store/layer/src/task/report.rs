@@ -2,7 +2,7 @@
 
 use borough_model::job::JobSpec;
 use borough_model::task::{
-    Attempt, EndReason, Exit, Health, ResizeRefused, TaskEvent, TaskRow, TaskRules, TaskState,
+    Attempt, EndReason, Exit, Health, HelperStatus, ResizeRefused, TaskEvent, TaskRow, TaskRules, TaskState,
     TransitionRefused,
 };
 use borough_model::{Incarnation, NodeId, TaskId};
@@ -24,6 +24,8 @@ pub struct TaskReport {
     pub exit: Option<Exit>,
     /// The last order to resize it that the agent has carried out or refused.
     pub resize: Option<ResizeReport>,
+    /// Its helpers; empty if it has none.
+    pub helpers: Vec<HelperStatus>,
 }
 
 /// The result of an order to resize an attempt.
@@ -93,6 +95,10 @@ pub(super) fn report_events(
         report.process.map(of)
     };
     let mut events = Vec::new();
+    if !report.helpers.is_empty() {
+        // Before the end: a row whose attempt is over takes no more of it.
+        events.push(TaskEvent::HelpersReported { attempt, helpers: report.helpers.clone() });
+    }
     match report.phase {
         ReportPhase::Accepted | ReportPhase::Starting => events.push(TaskEvent::AgentAccepted { attempt }),
         ReportPhase::Running => match started(health) {

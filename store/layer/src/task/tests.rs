@@ -106,6 +106,7 @@ fn report(index: u32, incarnation: u64, phase: ReportPhase) -> TaskReport {
         health: Health::Healthy,
         exit: None,
         resize: None,
+        helpers: Vec::new(),
     }
 }
 

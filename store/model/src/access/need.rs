@@ -20,8 +20,9 @@ pub enum ActionNeed {
 /// Returns true if `after` would take anything more than `before` with `count` tasks takes: more tasks, more of a
 /// resource, or a higher priority. What cannot be compared counts as more.
 pub fn asks_for_more(before: &JobSpec, count: u32, after: &JobSpec) -> bool {
-    let amounts = after.task.resources.amounts();
-    let wider = amounts.iter().any(|(dimension, amount)| *amount > before.task.resources.amount(dimension));
+    let taken = |spec: &JobSpec| spec.with_helpers(&spec.task.resources).into_owned();
+    let (held, amounts) = (taken(before), taken(after).amounts());
+    let wider = amounts.iter().any(|(dimension, amount)| *amount > held.amount(dimension));
     let unlike =
         before.gang != after.gang || before.overrides != after.overrides || before.kind != after.kind;
     after.count > count || after.priority > before.priority || wider || unlike

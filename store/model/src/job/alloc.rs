@@ -64,12 +64,12 @@ impl JobRow {
 impl JobSpec {
     /// What the task `index` takes of its node and of the quota: nothing if it runs in an alloc, which has both already.
     pub fn node_resources_for(&self, index: u32) -> Resources {
-        if self.alloc_set.is_some() { Resources::default() } else { self.resources_for(index).clone() }
+        if self.alloc_set.is_some() { Resources::default() } else { self.resources_for(index).into_owned() }
     }
 
     /// What the task `index` takes of an alloc.
     pub fn alloc_resources_for(&self, index: u32) -> Resources {
-        if self.alloc_set.is_some() { self.resources_for(index).clone() } else { Resources::default() }
+        if self.alloc_set.is_some() { self.resources_for(index).into_owned() } else { Resources::default() }
     }
 }
 
@@ -79,7 +79,7 @@ fn member_lacks(member: &JobSpec, set: &JobSpec) -> Option<(u32, Vec<Shortfall>)
     // Tasks without an override are alike: the first of them speaks for all.
     let plain = (0..member.count).find(|index| !member.overrides.contains_key(index));
     let indexes = plain.into_iter().chain(member.overrides.keys().copied());
-    let mut lacking = indexes.map(|index| (index, shortfall(member.resources_for(index), holds)));
+    let mut lacking = indexes.map(|index| (index, shortfall(&member.resources_for(index), holds)));
     lacking.find(|(_, lacking)| !lacking.is_empty())
 }
 

@@ -1,6 +1,8 @@
 //! The spec of a single task after all overrides, and the spec of a job as it is in force.
 
-use crate::job::{JobKind, JobRow, JobSpec, TaskOverride, TaskSpec};
+use std::borrow::Cow;
+
+use crate::job::{JobKind, JobRow, JobSpec, TaskOverride, TaskSpec, resources_with_helpers};
 use crate::resource::Resources;
 
 impl JobSpec {
@@ -25,11 +27,20 @@ impl JobSpec {
         own.or_else(of_role).unwrap_or(self.task.weight)
     }
 
-    /// The resources of [`JobSpec::for_task`], without the cost of the rest.
-    pub fn resources_for(&self, index: u32) -> &Resources {
+    /// What a node holds for an attempt of one task: the resources of [`JobSpec::for_task`] with its helpers, without the
+    /// cost of the rest.
+    pub fn resources_for(&self, index: u32) -> Cow<'_, Resources> {
         let own = self.overrides.get(&index).and_then(|own| own.resources.as_ref());
         let of_role = || self.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());
-        own.or_else(of_role).unwrap_or(&self.task.resources)
+        self.with_helpers(own.or_else(of_role).unwrap_or(&self.task.resources))
+    }
+
+    /// What a node holds for an attempt with a main command that requests `main`.
+    pub fn with_helpers<'r>(&self, main: &'r Resources) -> Cow<'r, Resources> {
+        match self.task.helpers.as_slice() {
+            [] => Cow::Borrowed(main),
+            helpers => Cow::Owned(resources_with_helpers(main, helpers)),
+        }
     }
 
     /// The spec with the count and priority in force, which may have changed since its submission. The owner of a

@@ -7,6 +7,7 @@ mod diff;
 mod effective;
 pub mod file;
 mod gang;
+mod helper;
 mod machine;
 mod placement;
 mod preemption;
@@ -31,6 +32,10 @@ pub use diff::{
     ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, runs_alike, spec_diff, spec_value,
 };
 pub use gang::{GangSpec, GangTopology, Role};
+pub use helper::{
+    AFTER_DEADLINE_MS, BEFORE_DEADLINE_MS, DEADLINES_MS, HELPERS_MAX, HelperPhase, HelperSpec,
+    resources_with_helpers,
+};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,
     job_transition,

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::defaults;
 use super::file::kind::{AmountOfBytes, AnyText, Delay, TextList, TextMap, Truth, Whole, Words};
 use super::file::read::{
-    COMMAND, health_read, health_schema, ports_read, ports_schema, resources_read, resources_schema,
-    selectors_read,
+    COMMAND, health_read, health_schema, helpers_read, helpers_schema, ports_read, ports_schema,
+    resources_read, resources_schema, selectors_read,
 };
+use super::helper::HelperSpec;
 use super::validate::{
     command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check, health_check,
-    packages_check, ports_check, resources_of_task_check, selectors_check,
+    helpers_check, packages_check, ports_check, resources_of_task_check, selectors_check,
 };
 use crate::field_error::DELAY_MS_MAX;
 use crate::id::Name;
@@ -155,6 +156,24 @@ pub struct TaskSpec {
         default = "`false`"
     )]
     pub exclusive_cores: bool,
+    /// Programs that run before, beside or after its command, in the same attempt.
+    #[n(13)]
+    #[cbor(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[field(
+        read = helpers_read,
+        check = helpers_check,
+        schema = helpers_schema,
+        value = "a list of at most 8 maps of `name`, `when` (`before`, `beside` or `after` the command), `command`, \
+                 `environment` (over the task's), `cpu` and `memory` (what its node holds for it) and `deadline` (how \
+                 long it may run, 1s to 1h; none `beside`)",
+        default = "none; of a helper: 100m, 64MiB; 10m before, 30s after",
+        example = [
+            {"name": "migrate", "when": "before", "command": ["migrate"], "cpu": 1, "deadline": "2m"},
+            {"name": "logs", "when": "beside", "command": ["ship", "logs"], "environment": {"TO": "archive"}}
+        ]
+    )]
+    pub helpers: Vec<HelperSpec>,
 }
 
 impl TaskSpec {

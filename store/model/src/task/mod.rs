@@ -1,6 +1,7 @@
 //! Tasks: the row, its states, and the one state machine that every role uses.
 
 mod gang;
+mod helper;
 pub mod machine;
 mod on_node;
 mod over;
@@ -8,6 +9,7 @@ mod resize;
 mod row;
 
 pub use gang::{GangRow, GangState};
+pub use helper::{HELPER_MESSAGE_BYTES_MAX, HelperExit, HelperState, HelperStatus};
 pub use machine::{
     Attempt, Effects, EndpointEffect, OwnerEffect, Placement, ResizeOrder, StartedProcess, TaskEvent,
     TaskRules, Transition, TransitionRefused, task_transition,

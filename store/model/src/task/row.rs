@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{GangId, Incarnation, Name, NodeId, TaskId};
 use crate::resource::Resources;
-use crate::task::Resize;
+use crate::task::{HelperStatus, Resize};
 
 /// The state of a task.
 #[derive(
@@ -146,6 +146,10 @@ pub struct TaskRow {
     #[n(30)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Box<InAlloc>>,
+    /// The helpers of this attempt, or of the last one, as its agent has reported them; absent: it has none.
+    #[n(31)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helpers: Option<Box<Vec<HelperStatus>>>,
 }
 
 /// The place of an attempt in an alloc.
@@ -215,6 +219,7 @@ impl TaskRow {
             daemon_node: None,
             resize: None,
             alloc: None,
+            helpers: None,
         }
     }
 

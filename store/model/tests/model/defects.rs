@@ -43,6 +43,11 @@ fn good() -> Value {
             "packages": ["web/1", "data/2"],
             "weight": 2,
             "grace": "5s",
+            "helpers": [
+                {"name": "a", "when": "before", "command": ["x"], "deadline": "5s", "cpu": 1, "memory": "1MiB"},
+                {"name": "b", "when": "beside", "command": ["x", "${PORT_HTTP}"], "environment": {"Q": "r"}},
+                {"name": "c", "when": "after", "command": ["x"]},
+            ],
         },
     })
 }
@@ -127,6 +132,17 @@ fn of_task() -> Vec<Defect> {
         defect("/task/packages/1", json!("data"), "task.packages[1]: \"data\""),
         defect("/task/weight", json!(900), "task.weight: 900"),
         defect("/task/grace", json!("9h"), "task.grace: 9h"),
+        defect(
+            "/task/helpers/0/when",
+            json!("befor"),
+            "task.helpers[0].when: \"befor\", did you mean \"before\"?",
+        ),
+        defect("/task/helpers/0/deadline", json!("9h"), "task.helpers[0].deadline: 9h"),
+        defect("/task/helpers/0/cpu", json!("1 core"), "task.helpers[0].cpu: \"1 core\""),
+        defect("/task/helpers/0/memory", json!("1k"), "task.helpers[0].memory: 1k"),
+        defect("/task/helpers/1/command/1", json!("${NO}"), "task.helpers[1].command[1]: ${NO}"),
+        defect("/task/helpers/1/environment/1X", json!("y"), "task.helpers[1].environment[\"1X\"]: \"1X\""),
+        defect("/task/helpers/2/name", json!("Last"), "task.helpers[2].name: the name \"Last\""),
     ]
 }
 

@@ -8,7 +8,7 @@ use crate::journal_sample::{journal_values, node_load};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
-    GangSpec, GangTopology, HealthCheck, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
+    GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
     PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, Spread, TaskOverride, Toleration,
     TolerationOperator, UpdateSpec, spec_value,
 };
@@ -20,7 +20,7 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, InAlloc, PortAssignment,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, HelperState, InAlloc, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
@@ -91,6 +91,7 @@ fn task_full() -> TaskRow {
         daemon_node: Some(Box::new(NodeId(7))),
         resize: Some(Box::new(resize_full(resources()))),
         alloc: Some(Box::new(in_alloc())),
+        helpers: Some(Box::new(vec![crate::sample::helper_status()])),
     }
 }
 
@@ -398,6 +399,8 @@ fn samples() -> Vec<Sample> {
         sample("enum.resize_mode", &ResizeMode::NAMES.map(|(_, mode)| mode).to_vec()),
         sample("enum.resize_signal", &ResizeSignal::NAMES.map(|(_, signal)| signal).to_vec()),
         sample("enum.resize_refused", &refusals()),
+        sample("enum.helper_phase", &HelperPhase::NAMES.map(|(_, phase)| phase).to_vec()),
+        sample("enum.helper_state", &vec![HelperState::Waiting, HelperState::Running, HelperState::Ended]),
     ]
 }
 
@@ -485,6 +488,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
         daemon_node: None,
         resize: None,
         alloc: None,
+        helpers: None,
         ..task_full()
     };
     assert_eq!(row, expected);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::sample::file_spec;
 
 /// Files in which fields may stand that are not of the job or of its task, and the place of the map that has them.
-const PLACES: [(&str, &str, &str); 17] = [
+const PLACES: [(&str, &str, &str); 18] = [
     ("after", "{after: [{job: seed}]}", "/after/0"),
     ("constraints", "{constraints: [{attribute: a, operator: in, values: [x]}]}", "/constraints/0"),
     ("spread", "{spread: [{attribute: rack}]}", "/spread/0"),
@@ -47,6 +47,11 @@ const PLACES: [(&str, &str, &str); 17] = [
         "{task: {command: [a], ports: [{name: p}], health: {http: {port: p}}}}",
         "/task/health/http",
     ),
+    (
+        "task.helpers",
+        "{task: {command: [a], helpers: [{name: h, when: before, command: [b]}]}}",
+        "/task/helpers/0",
+    ),
 ];
 /// Files for the bounds of a field that other fields of the same file limit too.
 const BESIDE: [(&str, &str); 7] = [
@@ -59,7 +64,7 @@ const BESIDE: [(&str, &str); 7] = [
     ("task.health.interval", "{task: {command: [a], health: {command: [check], timeout: 1ms}}}"),
 ];
 /// Defaults that are no value, and why: they follow from other fields, from the cell or from the user.
-const IN_WORDS: [&str; 38] = [
+const IN_WORDS: [&str; 40] = [
     "user",
     "priority",
     "min_member",
@@ -98,6 +103,8 @@ const IN_WORDS: [&str; 38] = [
     "task.within",
     "task.health.http.path",
     "task.resources.devices",
+    "task.helpers",
+    "task.helpers.deadline",
 ];
 /// Numbers and durations that may be absent altogether: nothing then limits what they limit.
 const NO_LIMIT: [&str; 8] = [

@@ -1,12 +1,13 @@
 //! What a spec is refused for, what it has by default, what a task of it runs, and what differs between two.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint,
-    ConstraintOperator, GangSpec, GangTopology, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode,
-    RestartSpec, Role, Spread, TaskOverride, Toleration, TolerationOperator, band, change_class, count_check,
-    priority_check, spec_diff,
+    ConstraintOperator, GangSpec, GangTopology, HealthCheck, HelperPhase, HelperSpec, JobKind, JobSpec,
+    PortSpec, Probe, RestartMode, RestartSpec, Role, Spread, TaskOverride, Toleration, TolerationOperator,
+    band, change_class, count_check, priority_check, spec_diff,
 };
 use borough_model::node::{CardSelector, TaintEffect};
 use borough_model::resource::Resources;
@@ -150,6 +151,52 @@ const REFUSED: &[Change] = &[
         let resources = Some(Resources { cpu_millis: 500, ..spec.task.resources.clone() });
         spec.overrides.insert(0, TaskOverride { resources, ..TaskOverride::default() });
     }),
+    ("helpers without sense", |spec| {
+        let helper = |name_of: &str, when| HelperSpec {
+            name: name(name_of),
+            when,
+            command: vec!["run".to_owned()],
+            environment: BTreeMap::new(),
+            cpu_millis: 1,
+            memory_bytes: 1 << 20,
+            deadline_ms: None,
+        };
+        let before = helper("a", HelperPhase::Before);
+        spec.task.helpers = vec![
+            HelperSpec { command: vec![], cpu_millis: 0, memory_bytes: 1, ..before.clone() },
+            HelperSpec { deadline_ms: Some(999), ..helper("b", HelperPhase::After) },
+            HelperSpec { deadline_ms: Some(3_600_001), ..helper("c", HelperPhase::Before) },
+            HelperSpec { deadline_ms: Some(5_000), ..helper("d", HelperPhase::Beside) },
+            HelperSpec {
+                environment: BTreeMap::from([("BOROUGH_HELPER".to_owned(), "x".to_owned())]),
+                ..before.clone()
+            },
+            HelperSpec {
+                command: vec!["run".to_owned(), "${NOPE} ${OWN}".to_owned()],
+                ..helper("e", HelperPhase::After)
+            },
+            HelperSpec {
+                environment: BTreeMap::from([("OWN".to_owned(), "x".to_owned())]),
+                command: vec!["${OWN}".to_owned()],
+                ..helper("f", HelperPhase::After)
+            },
+            helper("g", HelperPhase::Beside),
+            helper("h", HelperPhase::Beside),
+        ];
+    }),
+    ("whole cores that are not whole with a helper", |spec| {
+        spec.task.exclusive_cores = true;
+        spec.task.resources.cpu_millis = 1_000;
+        spec.task.helpers = vec![HelperSpec {
+            name: name("logs"),
+            when: HelperPhase::Beside,
+            command: vec!["ship".to_owned()],
+            environment: BTreeMap::new(),
+            cpu_millis: 100,
+            memory_bytes: 1 << 20,
+            deadline_ms: None,
+        }];
+    }),
     ("a spread over nothing and twice over racks", |spec| {
         let over = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
         spec.spread = vec![over("rack", 1), over("rack", 100), over("-", 0)];
@@ -278,7 +325,7 @@ fn roles_share_the_indexes_of_their_job() {
     assert_eq!(role(0), Some(("server".to_owned(), 0)));
     assert_eq!(role(4), Some(("worker".to_owned(), 3)));
     assert_eq!(role(5), None);
-    assert_eq!((job.resources_for(0), job.resources_for(1)), (&gpu(1000), &job.task.resources));
+    assert_eq!((&*job.resources_for(0), &*job.resources_for(1)), (&gpu(1000), &job.task.resources));
     assert_eq!((job.weight_for(0), job.weight_for(1)), (9, job.task.weight));
     let worker = job.for_task(2);
     assert_eq!(worker.command.last().unwrap(), "--worker");
@@ -286,7 +333,7 @@ fn roles_share_the_indexes_of_their_job() {
     assert_eq!(worker.environment.get("BOROUGH_ROLE_INDEX").unwrap(), "1");
     // What a single task has otherwise goes before its role.
     job.overrides.insert(0, TaskOverride { weight: Some(3), ..TaskOverride::default() });
-    assert_eq!((job.weight_for(0), job.for_task(0).weight, job.resources_for(0)), (3, 3, &gpu(1000)));
+    assert_eq!((job.weight_for(0), job.for_task(0).weight, &*job.resources_for(0)), (3, 3, &gpu(1000)));
 }
 
 #[test]
@@ -345,7 +392,7 @@ fn a_task_runs_the_job_with_its_own_overrides() {
     assert_eq!(values, ["job", "own", "own"]);
     assert_eq!((&one.resources, one.weight), (&gpu(1000), 9));
     assert_eq!(job.for_task(2).command, ["/bin/serve", "-q"]);
-    assert_eq!((job.resources_for(1), job.resources_for(2)), (&gpu(1000), &job.task.resources));
+    assert_eq!((&*job.resources_for(1), &*job.resources_for(2)), (&gpu(1000), &job.task.resources));
 }
 
 #[test]

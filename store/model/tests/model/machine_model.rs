@@ -9,6 +9,7 @@ use borough_model::node::{
     node_alloc_check,
 };
 use borough_model::resource::{Resources, fits_in};
+use borough_model::task::HelperStatus;
 use borough_model::task::machine::{PORT_COOL_DOWN_MS, task_row_check};
 use borough_model::task::{
     Attempt, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, Placement,
@@ -18,7 +19,7 @@ use borough_model::task::{
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use crate::sample::{exit, name, rules};
+use crate::sample::{exit, helper_status, name, rules};
 
 const TASKS: usize = 4;
 const NODES: u64 = 3;
@@ -39,7 +40,7 @@ struct Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
     let late = prop_oneof![5 => Just(0u16), 1 => 0u16..15_000];
-    let act = (0..TASKS, 0u8..28, any::<u8>(), skew, 0u16..9000, late).prop_map(
+    let act = (0..TASKS, 0u8..29, any::<u8>(), skew, 0u16..9000, late).prop_map(
         |(task, kind, arg, skew, wait_ms, late_ms)| Act { task, kind, arg, skew, wait_ms, late_ms },
     );
     prop::collection::vec(act, 1..120)
@@ -204,6 +205,10 @@ impl World {
                 let refused = (act.arg & 3 == 0)
                     .then_some(ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 });
                 TaskEvent::ResizeSettled { attempt, order, refused }
+            }
+            26 => {
+                let helper = HelperStatus { restarts: u32::from(act.arg), ..helper_status() };
+                TaskEvent::HelpersReported { attempt, helpers: vec![helper] }
             }
             _ => TaskEvent::NodeServed { node: NodeId(u64::from(act.arg) % NODES) },
         })

@@ -18,12 +18,16 @@ mod gang;
 #[cfg(test)]
 mod help;
 #[cfg(test)]
+mod helper;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod job_lifecycle;
 #[cfg(test)]
 mod job_spec;
 mod journal_sample;
+#[cfg(test)]
+mod known_bugs;
 #[cfg(test)]
 mod machine_model;
 #[cfg(test)]

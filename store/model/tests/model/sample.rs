@@ -2,11 +2,11 @@
 
 use borough_model::id::{Incarnation, JobId, Name, NodeId, TaskId};
 use borough_model::job::file::{FieldInfo, TreeNode, fields_flat};
-use borough_model::job::{JobKind, JobSpec};
+use borough_model::job::{HelperPhase, JobKind, JobSpec};
 use borough_model::resource::Resources;
 use borough_model::task::{
-    Attempt, EndReason, Exit, Health, Placement, PortAssignment, ResizeOrder, ResizeRefused, StopReason,
-    TaskEvent, TaskRow, TaskRules, task_transition,
+    Attempt, EndReason, Exit, Health, HelperExit, HelperState, HelperStatus, Placement, PortAssignment,
+    ResizeOrder, ResizeRefused, StopReason, TaskEvent, TaskRow, TaskRules, task_transition,
 };
 use serde_json::Value;
 
@@ -137,4 +137,16 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<char> = text.chars().collect();
     let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
     digits.chunks(2).map(byte).collect()
+}
+
+/// A helper that has ended.
+pub(crate) fn helper_status() -> HelperStatus {
+    let exit = HelperExit { code: Some(3), signal: Some(9), message: "late".to_owned(), at_ms: 7 };
+    HelperStatus {
+        name: name("logs"),
+        when: HelperPhase::Beside,
+        state: HelperState::Ended,
+        restarts: 2,
+        exit: Some(exit),
+    }
 }

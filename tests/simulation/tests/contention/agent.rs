@@ -423,7 +423,17 @@ fn exit((_, incarnation): Attempt, node: NodeId, reason: EndReason, code: i32, a
 fn report_of((task, incarnation): Attempt, process: &Process) -> TaskReport {
     let Process { phase, process, health, exit, .. } = process;
     let (phase, process, health, exit) = (*phase, *process, *health, exit.clone());
-    TaskReport { task, incarnation, phase, process, cores: Vec::new(), health, exit, resize: None }
+    TaskReport {
+        task,
+        incarnation,
+        phase,
+        process,
+        cores: Vec::new(),
+        health,
+        exit,
+        resize: None,
+        helpers: Vec::new(),
+    }
 }
 
 fn report_missing((task, incarnation): Attempt) -> TaskReport {
@@ -437,5 +447,6 @@ fn report_missing((task, incarnation): Attempt) -> TaskReport {
         health,
         exit: None,
         resize: None,
+        helpers: Vec::new(),
     }
 }

@@ -32,9 +32,9 @@ pub(super) async fn logs(
     };
     let opening = async {
         if arguments.previous {
-            previous_open(client, &task, query).await
+            previous_open(client, &task, query.clone()).await
         } else {
-            Ok(client.task_log_open(&task, query).await?)
+            Ok(client.task_log_open(&task, query.clone()).await?)
         }
     };
     let told = async {
@@ -171,7 +171,7 @@ async fn previous_open(client: &Client, task: &TaskRef, query: LogQuery) -> Resu
     loop {
         let row = row_of(client, task).await?.ok_or_else(|| no_such_task(task))?;
         let previous = previous(task, &row)?;
-        match client.task_log_open(task, LogQuery { incarnation: Some(previous), ..query }).await {
+        match client.task_log_open(task, LogQuery { incarnation: Some(previous), ..query.clone() }).await {
             Err(error) if error.code() == Some(Status::NotFound) && tried != Some(previous) => {
                 tried = Some(previous);
             }

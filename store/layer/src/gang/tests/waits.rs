@@ -83,6 +83,7 @@ async fn victim_leaves(cell: &TestCell) {
         health: borough_model::task::Health::Unknown,
         exit: None,
         resize: None,
+        helpers: Vec::new(),
     };
     let fence = SessionFence { node: NODE, session: 1 };
     let left = cell.change_as(at(1_300), fence, async |writer, changes| {

@@ -32,6 +32,7 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
         health,
         exit,
         resize: None,
+        helpers: Vec::new(),
     }
 }
 

@@ -112,7 +112,7 @@ impl World {
         let row = rows.nodes.get(&node).filter(|row| node_open(row).is_ok())?;
         let alloc = allocs.get(&node)?;
         let ports = ports_of(row, alloc, &spec.task.ports, self.now_ms)?;
-        let resources = spec.resources_for(task.index).clone();
+        let resources = spec.resources_for(task.index).into_owned();
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let fits = node_alloc_add(alloc, &row.capacity, &resources, &numbers, self.now_ms);
         let incarnation = before.incarnation.next();

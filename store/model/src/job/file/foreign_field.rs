@@ -17,7 +17,7 @@ const CRON: &str =
 const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
 
 /// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
-const FOREIGN: [(&str, OwnField); 73] = [
+const FOREIGN: [(&str, OwnField); 77] = [
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
     ("autopromote", OwnField::Is("update.auto_promote")),
@@ -43,9 +43,11 @@ const FOREIGN: [(&str, OwnField); 73] = [
     ("healthydeadline", OwnField::Is("progress_deadline")),
     ("httpget", OwnField::Is("task.health.http")),
     ("image", OwnField::Absent(IMAGE)),
+    ("initcontainers", OwnField::Is("task.helpers")),
     ("initialdelayseconds", OwnField::Is("task.health.initial_grace")),
     ("instances", OwnField::Is("count")),
     ("killtimeout", OwnField::Is("task.grace")),
+    ("lifecycle", OwnField::Is("task.helpers")),
     ("limits", OwnField::Is("task.resources")),
     ("livenessprobe", OwnField::Is("task.health")),
     ("maxparallel", OwnField::Is("update.unavailable_max")),
@@ -75,6 +77,8 @@ const FOREIGN: [(&str, OwnField); 73] = [
     ("rollingupdate", OwnField::Is("update")),
     ("scale", OwnField::Is("count")),
     ("schedule", OwnField::Absent(CRON)),
+    ("sidecar", OwnField::Is("task.helpers")),
+    ("sidecars", OwnField::Is("task.helpers")),
     ("spec", OwnField::Absent(SPEC)),
     ("stopgraceperiod", OwnField::Is("task.grace")),
     ("strategy", OwnField::Is("update")),

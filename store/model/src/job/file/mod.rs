@@ -235,13 +235,15 @@ fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
 
 /// Returns true if the field of the spec has a unit.
 fn is_measured(path: &str) -> bool {
-    path.ends_with("_ms") || path.contains("resources.") || path.ends_with("_bytes")
+    let ends = |end: &&str| path.ends_with(*end);
+    path.contains("resources.") || ["_ms", "_bytes", ".cpu", ".memory"].iter().any(|end| ends(end))
 }
 
 /// The path in the file of a field of the spec. A field of the file has no unit in its name.
 fn file_path(path: &str) -> String {
     /// Fields of messages that are read by hand.
-    const RENAMED: [(&str, &str); 8] = [
+    const RENAMED: [(&str, &str); 9] = [
+        ("deadline_ms", "deadline"),
         ("interval_ms", "interval"),
         ("timeout_ms", "timeout"),
         ("failures_max", "failures"),

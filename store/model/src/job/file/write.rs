@@ -4,11 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::read::{CONDITIONS, MODES, OPERATORS, SPREAD_WEIGHTS, constraint_parse};
 use crate::field_error::delay_text;
+use crate::job::defaults::{CPU_MILLIS, MEMORY_BYTES};
 use crate::job::{
     Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, GangTopology, HealthCheck,
-    JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, ResizeMode, ResizeSignal,
-    RestartMode, RestartSpec, Role, Spread, TaskOverride, TaskSpec, Toleration, TolerationOperator,
-    UpdateSpec,
+    HelperSpec, JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, ResizeMode,
+    ResizeSignal, RestartMode, RestartSpec, Role, Spread, TaskOverride, TaskSpec, Toleration,
+    TolerationOperator, UpdateSpec,
 };
 use crate::node::CardSelector;
 use crate::resource::{Dimension, Resources};
@@ -304,6 +305,19 @@ fn task_fields(mut map: FileMap, task: &TaskSpec) -> Value {
     map.put_some("within", task.within.as_ref(), |within| json!(word(&crate::node::Within::NAMES, *within)));
     map.put_list("packages", &task.packages, |package| json!(package));
     map.put_unless("exclusive_cores", &task.exclusive_cores, &false, |own| json!(own));
+    map.put_list("helpers", &task.helpers, helper);
+    map.done()
+}
+
+fn helper(helper: &HelperSpec) -> Value {
+    let mut map = FileMap::default();
+    map.put("name", helper.name.as_str());
+    map.put("when", helper.when.name());
+    map.put("command", json!(helper.command));
+    map.put_unless("environment", &helper.environment, &Default::default(), |variables| json!(variables));
+    map.put_unless("cpu", &helper.cpu_millis, &CPU_MILLIS, |cpu| amount(&Dimension::Cpu, *cpu));
+    map.put_unless("memory", &helper.memory_bytes, &MEMORY_BYTES, |bytes| amount(&Dimension::Memory, *bytes));
+    map.put_some("deadline", helper.deadline_ms.as_ref(), |ms| delay(*ms));
     map.done()
 }
 

@@ -20,6 +20,8 @@ pub(super) fn alloc_set_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let accepted = "none in an alloc set: an alloc runs nothing itself. Submit jobs with `alloc_set` into it";
     let is_own = spec.task.command.iter().map(String::as_str).eq(ALLOC_COMMAND);
     fields.require(is_own, "task.command", format!("{:?}", spec.task.command), accepted);
+    let helpers = format!("{} helpers", spec.task.helpers.len());
+    fields.require(spec.task.helpers.is_empty(), "task.helpers", helpers, accepted);
     if let Some(check) = &spec.task.health {
         fields.refuse("task.health", format!("every {} ms", check.interval_ms), accepted);
     }

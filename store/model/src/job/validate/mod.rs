@@ -5,6 +5,7 @@ mod alloc;
 mod contradiction;
 mod daemon;
 mod gang;
+mod helper;
 mod placement;
 mod task;
 mod update;
@@ -26,6 +27,7 @@ use daemon::daemon_check;
 use gang::count_sources;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 pub(super) use gang::{count_of_spec_check, gang_check};
+pub(super) use helper::helpers_check;
 pub(super) use placement::EVICT_AFTER_MS_MAX;
 pub(super) use placement::{
     affinities_check, after_check, constraints_check, spread_check, tolerations_check,
@@ -157,7 +159,7 @@ fn size_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let tasks = spec.count.min(COUNT_MAX);
     let asked = spec.roles().iter().filter_map(|role| role.task.resources.as_ref());
     for resources in asked.chain([&spec.task.resources]) {
-        if let Err(error) = resources_multiply(resources, tasks) {
+        if let Err(error) = resources_multiply(&spec.with_helpers(resources), tasks) {
             fields.related(&count_sources(spec)).refuse(
                 "task.resources",
                 error,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::gang::count_sources;
 use crate::field_error::{FieldErrors, delay_text};
 use crate::id::Name;
-use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec};
+use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec, resources_with_helpers};
 use crate::node::{CORE_SPEED_REFERENCE, device_kind_check, task_packages_check};
 use crate::resource::{Resources, cpu_display};
 
@@ -16,7 +16,7 @@ pub(crate) const PORTS_MAX: usize = 32;
 /// Most accepted models of a device.
 const MODELS_MAX: usize = 16;
 /// Least memory of a task, in bytes. With less, the kernel ends a process before it has started.
-const MEMORY_BYTES_MIN: u64 = 1 << 20;
+pub(super) const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 pub(in crate::job) fn command_of_task_check(fields: &mut FieldErrors, path: &str, task: &TaskSpec) {
     command_check(fields, path, &task.command);
@@ -59,15 +59,14 @@ pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &
 
 /// A task with cores of its own requests whole cores.
 fn cores_check(fields: &mut FieldErrors, task: &TaskSpec, path: &str, resources: &Resources) {
-    let fine = !task.exclusive_cores || resources.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
-    let accepted = "whole cores, since they are to be its own";
-    let others = ["task.exclusive_cores", "task.resources.cpu"];
-    fields.related(&others).require(
-        fine,
-        &format!("{path}.cpu"),
-        cpu_display(resources.cpu_millis),
-        accepted,
-    );
+    let held = resources_with_helpers(resources, &task.helpers);
+    let fine = !task.exclusive_cores || held.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
+    let accepted = match task.helpers.as_slice() {
+        [] => "whole cores, since they are to be its own",
+        _ => "whole cores together with its helpers, since they are to be its own",
+    };
+    let others = ["task.exclusive_cores", "task.resources.cpu", "task.helpers"];
+    fields.related(&others).require(fine, &format!("{path}.cpu"), cpu_display(held.cpu_millis), accepted);
 }
 
 pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOverride) {
@@ -86,7 +85,7 @@ pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOve
     }
 }
 
-fn command_check(fields: &mut FieldErrors, path: &str, command: &[String]) {
+pub(super) fn command_check(fields: &mut FieldErrors, path: &str, command: &[String]) {
     let program = command.first().map_or("", String::as_str);
     fields.require(!program.is_empty(), path, format!("{command:?}"), "a program and its arguments");
     for (at, argument) in command.iter().enumerate() {
@@ -94,7 +93,11 @@ fn command_check(fields: &mut FieldErrors, path: &str, command: &[String]) {
     }
 }
 
-fn environment_check(fields: &mut FieldErrors, path: &str, environment: &BTreeMap<String, String>) {
+pub(super) fn environment_check(
+    fields: &mut FieldErrors,
+    path: &str,
+    environment: &BTreeMap<String, String>,
+) {
     for (name, value) in environment {
         let path = format!("{path}[{name:?}]");
         fields.variable(&path, name);

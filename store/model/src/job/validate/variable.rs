@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::FieldErrors;
-use crate::job::{JobSpec, TaskOverride};
+use crate::job::{HelperSpec, JobSpec, TaskOverride};
 
 /// Variables that agents set, besides those that begin with [`AGENT_PREFIX`] and those of ports. A node without cards
 /// of its own lacks those of devices.
@@ -36,6 +36,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The variables that some task of a job has.
+#[derive(Clone)]
 struct KnownVariables {
     names: BTreeSet<String>,
     /// The paths of the overrides and roles, which may define more.
@@ -61,6 +62,7 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     known.extend(parts.iter().flat_map(|(_, part)| names(&part.environment)));
     let known = KnownVariables { names: known, parts: parts.iter().map(|(path, _)| path.clone()).collect() };
     command_check(fields, &known, "task.command", &spec.task.command);
+    helpers_check(fields, &known, &spec.task.helpers);
     for (path, part) in &parts {
         command_check(
             fields,
@@ -69,6 +71,16 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
             part.command.as_deref().unwrap_or_default(),
         );
         command_check(fields, &known, &format!("{path}.arguments"), &part.arguments);
+    }
+}
+
+/// Checks the commands of helpers. Each has the variables of the task and its own.
+fn helpers_check(fields: &mut FieldErrors, known: &KnownVariables, helpers: &[HelperSpec]) {
+    for (at, helper) in helpers.iter().enumerate() {
+        let mut own = known.clone();
+        own.names.extend(helper.environment.keys().cloned());
+        own.parts.push(format!("task.helpers[{at}]"));
+        command_check(fields, &own, &format!("task.helpers[{at}].command"), &helper.command);
     }
 }
 

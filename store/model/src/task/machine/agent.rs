@@ -4,7 +4,8 @@
 use super::event::{EndpointEffect, StartedProcess, TaskRules, TransitionRefused};
 use super::operate::running_stop;
 use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
-use crate::task::{EndReason, Exit, Health, StopReason, TaskRow, TaskState};
+use crate::task::helper::helpers_bounded;
+use crate::task::{EndReason, Exit, Health, HelperStatus, StopReason, TaskRow, TaskState};
 
 const HELD: &str = "nothing starts while held";
 
@@ -152,6 +153,26 @@ fn start_failure(row: &TaskRow, message: &str, now_ms: i64) -> Exit {
         at_ms: now_ms,
         incarnation: row.incarnation,
         node: row.node,
+    }
+}
+
+/// What an agent says of helpers changes nothing else. What it says after the attempt is over comes too late.
+pub(super) fn helpers_reported(row: &TaskRow, helpers: &[HelperStatus], now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost => {
+            let helpers = Some(Box::new(helpers_bounded(helpers))).filter(|helpers| !helpers.is_empty());
+            if row.helpers == helpers {
+                return unchanged(row);
+            }
+            TransitionDraft::new(row, now_ms).with(|row| row.helpers = helpers).done()
+        }
+        TaskState::Held => illegal(row, "helpers_reported", HELD),
+        TaskState::Pending | TaskState::Dead => unchanged(row),
     }
 }
 

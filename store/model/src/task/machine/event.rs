@@ -5,7 +5,7 @@ use crate::job::{JobKind, JobSpec, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{
-    Evicted, Exit, Health, InAlloc, PortAssignment, ResizeRefused, StopReason, TaskState, Verdict,
+    Evicted, Exit, Health, HelperStatus, InAlloc, PortAssignment, ResizeRefused, StopReason, TaskState, Verdict,
 };
 
 /// One attempt of a task on one node, as an agent names it.
@@ -141,6 +141,8 @@ pub enum TaskEvent {
         /// Absent: what was granted is in force.
         refused: Option<ResizeRefused>,
     },
+    /// The helpers of the attempt, as they are now.
+    HelpersReported { attempt: Attempt, helpers: Vec<HelperStatus> },
     /// The node was silent for longer than its tolerance.
     NodeDeclaredLost { node: NodeId },
     /// The node is back and still runs this attempt.
@@ -180,6 +182,7 @@ impl TaskEvent {
             Self::ReleaseConfirmed { .. } => "release_confirmed",
             Self::ResizeOrdered { .. } => "resize_ordered",
             Self::ResizeSettled { .. } => "resize_settled",
+            Self::HelpersReported { .. } => "helpers_reported",
             Self::NodeDeclaredLost { .. } => "node_declared_lost",
             Self::NodeReturned { .. } => "node_returned",
             Self::RescheduleLost => "reschedule_lost",
@@ -202,6 +205,7 @@ impl TaskEvent {
             | Self::ReleaseConfirmed { attempt }
             | Self::ResizeOrdered { attempt, .. }
             | Self::ResizeSettled { attempt, .. }
+            | Self::HelpersReported { attempt, .. }
             | Self::NodeReturned { attempt, .. } => Some(*attempt),
             Self::Hold(_)
             | Self::HoldPromised(_)

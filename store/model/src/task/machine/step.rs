@@ -82,6 +82,7 @@ impl<'a> TransitionDraft<'a> {
         self.row.evicted = None;
         self.row.resize = None;
         self.row.alloc.clone_from(&placement.alloc);
+        self.row.helpers = None;
         self.row.gang = placement.gang.map(|(gang, _)| gang);
         self.row.gang_epoch = placement.gang.map_or(0, |(_, epoch)| epoch);
         self.take()
@@ -280,6 +281,7 @@ impl TransitionDraft<'_> {
         }
         step.with(|row| {
             row.exit = None;
+            row.helpers = None;
             row.restarts = 0;
         })
     }

@@ -182,7 +182,8 @@ impl AllLogs<'_> {
 
     async fn read_one(&mut self, task: &TaskRef, attempt: u64) -> Result<(), Failure> {
         let (sender, mut shown) = mpsc::channel(BLOCKS_MAX);
-        let mut log = self.client.task_log(task, LogQuery { incarnation: Some(attempt), ..self.query });
+        let mut log =
+            self.client.task_log(task, LogQuery { incarnation: Some(attempt), ..self.query.clone() });
         log.attempts_max_set(Some(TRIES_MAX));
         let style = self.style;
         let reading =
@@ -245,7 +246,7 @@ impl AllLogs<'_> {
         let mut readers = Readers {
             client: self.client.clone(),
             scope: self.scope.clone(),
-            query: self.query,
+            query: self.query.clone(),
             choice: self.choice,
             style: self.style,
             known: BTreeMap::new(),
@@ -363,7 +364,7 @@ impl Readers {
         let reader = TaskReader {
             client: self.client.clone(),
             task: TaskRef { job: self.scope.job.clone(), index: row.index },
-            query: self.query,
+            query: self.query.clone(),
             choice: self.choice,
             style: self.style,
             news,

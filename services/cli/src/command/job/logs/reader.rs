@@ -72,7 +72,7 @@ impl TaskReader {
                 format!("{task}: attempts {expected} to {last} had ended before they could be followed");
             let _ = self.blocks.send(Shown::Remark(text)).await;
         }
-        let query = LogQuery { incarnation: Some(attempt), ..self.query };
+        let query = LogQuery { incarnation: Some(attempt), ..self.query.clone() };
         // Only the first attempt begins near its end.
         (self.query.tail_lines, self.query.since_ms) = (None, None);
         let mut log = self.client.task_log(task, query);

@@ -4,6 +4,7 @@ mod affinity;
 mod constraint;
 mod gang;
 mod health;
+mod helper;
 mod job;
 mod spread;
 mod task;
@@ -14,6 +15,7 @@ pub(in crate::job::file) use constraint::{OPERATORS, constraint_parse};
 pub(crate) use constraint::{constraints_read, constraints_schema};
 pub(crate) use gang::{count_schema, gang_read, gang_topology_schema, members_schema, roles_schema};
 pub(crate) use health::{health_read, health_schema};
+pub(crate) use helper::{helpers_read, helpers_schema};
 pub(in crate::job::file) use job::{CONDITIONS, MODES, kind_read};
 pub(crate) use job::{
     after_read, after_schema, attempts_schema, kind_schema, overrides_read, overrides_schema, pause_schema,
