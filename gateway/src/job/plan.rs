@@ -11,7 +11,7 @@ use borough_model::job::{
     change_class, fields_fixed, member_check, member_fits, runs_alike, set_holds, spec_diff,
     spec_with_scheduler,
 };
-use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, begins_in_place};
 use borough_model::{FieldError, JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
@@ -320,6 +320,9 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
         Some(earlier) if runs_alike(&earlier.in_force(row), spec) => (0, spec.surge(count)),
         _ => (spec.canaries(count), spec.surge_first(count)),
     };
+    let in_force = state.spec_of(row);
+    let in_place = in_force.is_some_and(|in_force| begins_in_place(row, &in_force.in_force(row), spec));
+    let surge = if in_place { 0 } else { surge };
     let surge = surge.max(row.surge());
     // The plan shows what follows the promotion, too.
     let rollout = Rollout::begin(row, 0, "", 0).with_surge(surge);

@@ -118,6 +118,9 @@ fn rollout_text(row: &JobRow, action: &str) -> String {
         ("rollout_canaries", _) => {
             format!("rollout of version {version}: its canaries are not healthy any more; ")
         }
+        ("rollout_surge", _) => {
+            format!("rollout of version {version}: tasks surge, since not all are resized in place; ")
+        }
         ("rollout_promote", _) => format!("version {version} promoted: its rollout reaches every task; "),
         ("rollout_done", _) if rollout.skipped > 0 => {
             let tasks = if rollout.skipped == 1 { "task" } else { "tasks" };

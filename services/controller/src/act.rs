@@ -12,6 +12,7 @@ use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
 use borough_store::rollout::{
     rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace, rollout_resize,
+    rollout_surge,
 };
 use borough_store::task::{
     TaskMoves, moves_surge_begin, moves_surge_end, task_node_lost, task_promises_expire,
@@ -51,6 +52,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::RolloutReplace(..)
         | ControllerAction::RolloutCanaries(..)
         | ControllerAction::RolloutPromote(..)
+        | ControllerAction::RolloutSurge(..)
         | ControllerAction::RolloutDone(..)
         | ControllerAction::RolloutFail(..)
         | ControllerAction::SurgeBegin(..)
@@ -151,6 +153,7 @@ impl ActionExecutor {
                 self.rollout_canaries(job, revision, health).await
             }
             ControllerAction::RolloutPromote(job, revision) => self.rollout_promote(job, revision).await,
+            ControllerAction::RolloutSurge(job, revision) => self.rollout_surge(job, revision).await,
             ControllerAction::RolloutDone(job, revision, skipped) => {
                 self.rollout_done(job, revision, skipped).await
             }
@@ -263,6 +266,13 @@ impl ActionExecutor {
             Ok((rollout_promote(&tx, &mut changes, job, revision).await?, changes))
         };
         self.writer.change("rollout_promote", promote).await
+    }
+
+    async fn rollout_surge(&self, job: JobId, revision: u64) -> StoreResult<()> {
+        let surge = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_surge(&tx, &mut changes, job, revision).await?, changes))
+        };
+        self.writer.change("rollout_surge", surge).await
     }
 
     async fn rollout_done(&self, job: JobId, revision: u64, skipped: u32) -> StoreResult<()> {

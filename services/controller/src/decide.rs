@@ -49,6 +49,8 @@ pub enum ControllerAction {
     RolloutCanaries(JobId, u64, CanaryHealth),
     /// Promote the version of the job's rollout, if its row has this revision.
     RolloutPromote(JobId, u64),
+    /// Have further tasks surge for the job's rollout, which cannot resize all in place, if its row has this revision.
+    RolloutSurge(JobId, u64),
     /// Record that the job's rollout is done except for so many tasks, if its row has this revision.
     RolloutDone(JobId, u64, u32),
     /// Record that the job's rollout has failed, if its row has this revision, and take its version back if the job

@@ -59,6 +59,7 @@ impl RolloutScan {
             RolloutStep::Resize(attempts) => Some(ControllerAction::RolloutResize(job, revision, attempts)),
             RolloutStep::Replace(attempts) => Some(ControllerAction::RolloutReplace(job, revision, attempts)),
             RolloutStep::Canaries(health) => Some(ControllerAction::RolloutCanaries(job, revision, health)),
+            RolloutStep::Surge => Some(ControllerAction::RolloutSurge(job, revision)),
             RolloutStep::Promote => Some(ControllerAction::RolloutPromote(job, revision)),
             RolloutStep::Done { skipped } => Some(ControllerAction::RolloutDone(job, revision, skipped)),
             RolloutStep::Fail(failure) => Some(ControllerAction::RolloutFail(job, revision, failure)),

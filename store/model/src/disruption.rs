@@ -165,7 +165,7 @@ pub(crate) fn away_max(spec: &JobSpec, size: JobSize, cause: DisruptionCause) ->
 }
 
 /// How many tasks of a job evictions should leave without a place. The scheduler exceeds it only if no other victims
-/// suffice: a higher priority needs the room.
+/// suffice, and of a service only for a higher band: that needs the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EvictionBudget {
     /// The job's own bound for evictions.

@@ -23,6 +23,9 @@ use crate::task::{ResizeNext, ResizeWish, TaskRow, TaskState, resize_next};
 
 /// Attempts that one step ends at most.
 pub const REPLACED_MAX: usize = 256;
+/// A rollout orders resizes for at most one in so many tasks at a time: others wait until these have shown what the new
+/// amounts do.
+const RESIZED_PART: u32 = 10;
 
 /// The rules of a rollout: those of the job, or the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,10 @@ pub struct RolloutRules {
     /// When it began, if the job is a daemon job. A task without room on its node since then is not waited for: it may
     /// run nowhere else.
     pub daemon_since_ms: Option<i64>,
+    /// How many tasks are to surge before it ends a healthy attempt, in place of the none that surge now.
+    pub surge_late: u32,
+    /// How many resizes may be on their way at a time.
+    pub resizing_max: u32,
 }
 
 impl RolloutRules {
@@ -60,15 +67,13 @@ impl RolloutRules {
     /// `wanted` of them.
     pub fn of(spec: &JobSpec, rollout: &Rollout, count: u32, wanted: u32) -> Self {
         let update = spec.update.unwrap_or_default();
+        let size = JobSize { count, wanted, surge: rollout.surge };
+        let unavailable_max = away_max(spec, size, DisruptionCause::Rollout);
         Self {
             version: rollout.version,
             count,
             surge: rollout.surge,
-            unavailable_max: away_max(
-                spec,
-                JobSize { count, wanted, surge: rollout.surge },
-                DisruptionCause::Rollout,
-            ),
+            unavailable_max,
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
             deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
@@ -79,6 +84,8 @@ impl RolloutRules {
             together: spec.is_gang(),
             waits: spec.kind == JobKind::Batch,
             daemon_since_ms: (spec.kind == JobKind::Daemon).then_some(rollout.begun_ms),
+            surge_late: if rollout.resizes { spec.surge(count) } else { 0 },
+            resizing_max: unavailable_max.max(count / RESIZED_PART).max(1),
         }
     }
 
@@ -121,6 +128,15 @@ impl SpecDifference {
         Self { everywhere: concerns_all(old, new), indexes, resize: SpecResize::between(old, new) }
     }
 
+    /// Returns true if a change from one version to the other is resized in place for every task that it concerns.
+    pub fn is_in_place(old: &JobSpec, new: &JobSpec) -> bool {
+        let difference = Self::between(old, new);
+        // A task beyond all indexes has no override.
+        let indexes = old.overrides.keys().chain(new.overrides.keys()).copied().chain([u32::MAX]);
+        let fits: Vec<AttemptFit> = indexes.map(|index| difference.fit(index)).collect();
+        fits.contains(&AttemptFit::Resizes) && !fits.contains(&AttemptFit::Stale)
+    }
+
     /// Whether the new version would run the task `index` as an attempt of the old one does.
     pub fn fit(&self, index: u32) -> AttemptFit {
         let concerns = self.everywhere || self.indexes.contains(&index);
@@ -132,6 +148,14 @@ impl SpecDifference {
             AttemptFit::Stale
         }
     }
+}
+
+/// Returns true if a change of a job from the spec in force to `spec` begins without a surge: each attempt has the
+/// version in force, and all that the change concerns are resized in place.
+pub fn begins_in_place(row: &JobRow, in_force: &JobSpec, spec: &JobSpec) -> bool {
+    let is_settled = |last: &Rollout| last.state == RolloutState::Done && last.skipped == 0;
+    let settled = row.rollout.as_deref().is_none_or(is_settled);
+    settled && spec.canaries(row.owner_count()) == 0 && SpecDifference::is_in_place(in_force, spec)
 }
 
 /// The attempts of a job's tasks against one version of its spec. It compares each earlier version once.
@@ -254,6 +278,8 @@ pub struct RolloutView {
     healthy: Vec<(TaskId, Incarnation)>,
     /// Running attempts to resize.
     resized: Vec<(TaskId, Incarnation)>,
+    /// Resizes that are on their way.
+    resizing: u32,
     /// Tasks that use more memory than they are to have.
     memory_in_use: u32,
     /// The task that fails most often in a row, with its failures.
@@ -275,6 +301,8 @@ pub enum RolloutStep {
     },
     /// It orders that these attempts are resized in place.
     Resize(Vec<(TaskId, Incarnation)>),
+    /// It has further tasks surge: some attempts cannot be resized in place.
+    Surge,
     /// It ends these attempts.
     Replace(Vec<(TaskId, Incarnation)>),
     /// It records that the canaries are healthy, and wait for their promotion. Or that they no longer are, and have a
@@ -372,6 +400,7 @@ impl RolloutView {
         }
         let is_refused = task.resize.as_ref().is_some_and(|resize| resize.refused.is_some());
         self.memory_in_use = self.memory_in_use.saturating_add(u32::from(is_refused));
+        self.resizing = self.resizing.saturating_add(u32::from(task.resize_ordered().is_some()));
         self.progress_ms = self.progress_ms.max(task.resize_ordered().map(|resize| resize.at_ms));
     }
 
@@ -417,6 +446,15 @@ impl RolloutView {
         Some(if is_known { wait } else { RolloutStep::Canaries(CanaryHealth::Healthy) })
     }
 
+    /// The attempts to resize now: as many as may be on their way, and none while a task fails with the new version.
+    fn resize_batch(&mut self, rules: &RolloutRules) -> Vec<(TaskId, Incarnation)> {
+        let left = rules.resizing_max.saturating_sub(self.resizing);
+        let left = if self.failing.is_some() { 0 } else { left };
+        let mut batch = std::mem::take(&mut self.resized);
+        batch.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        batch
+    }
+
     /// What the rollout does next at this time of the cell.
     pub fn step(mut self, rollout: &Rollout, rules: &RolloutRules, now_ms: i64) -> RolloutStep {
         if rollout.state != RolloutState::Rolling {
@@ -447,8 +485,12 @@ impl RolloutView {
             let failure = RolloutFailure::NoProgress { deadline_ms, surge_unplaced, memory_in_use };
             return RolloutStep::Fail(failure);
         }
-        if !self.resized.is_empty() {
-            return RolloutStep::Resize(self.resized);
+        let batch = self.resize_batch(rules);
+        if !batch.is_empty() {
+            return RolloutStep::Resize(batch);
+        }
+        if rules.surge_late > 0 && !self.healthy.is_empty() {
+            return RolloutStep::Surge;
         }
         // Nobody misses what surges.
         let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };

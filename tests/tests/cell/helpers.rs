@@ -367,6 +367,22 @@ fn charged(cpu: &str, memory: &str, after_cpu: &str) -> String {
     )
 }
 
+/// Kubernetes #125559: a resize of a request alone, which changes nothing on the machine, stayed in progress for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_resize_that_changes_nothing_on_the_machine_is_in_force_at_once() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("job.yaml", &charged("20m", "8MiB", "10m")).await;
+    let before = cell.tasks_until("job", "healthy", |tasks| is_up(tasks, 1)).await;
+    // The helper before the command needs more than the command and those beside it.
+    let file = cell.file("job.yaml", &charged("20m", "12MiB", "10m"));
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("1/1 healthy with version 2");
+    let after =
+        cell.tasks_until("job", "in force", |tasks| is_up(tasks, 1) && tasks[0].spec_version == 2).await;
+    assert_eq!((after[0].pid, after[0].incarnation, &after[0].charge), (before[0].pid, 1, &before[0].charge));
+    assert!(after[0].resize.is_none(), "{after:?}");
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_node_holds_the_most_that_the_programs_of_an_attempt_need_at_one_time() {
     let cell = TestCell::start(options!().nodes(1)).await;

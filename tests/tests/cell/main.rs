@@ -11,6 +11,7 @@ mod complete;
 mod connection;
 mod context;
 mod control;
+mod crash;
 mod daemon;
 mod descriptors;
 mod directory;

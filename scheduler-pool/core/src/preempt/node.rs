@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use borough_model::job::{JobKind, band};
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
@@ -30,7 +31,7 @@ pub(crate) enum NodeAnswer {
     Offer(Offer),
     /// No eviction helps.
     Never,
-    /// Evictions would help if some tasks had not only just started.
+    /// Evictions would help if some tasks had not only just started, or if the budgets of their jobs allowed it.
     Protected,
 }
 
@@ -89,19 +90,33 @@ fn candidates(
 /// The order in which tasks are spared: by priority, budget, the excess of their queue, lost work, id.
 type Rank = (Reverse<u16>, bool, u64, Reverse<u64>, TaskId);
 
+/// Returns true if the budget of a job binds this preemptor: of a service, within its own band. A higher band gets the
+/// room in any case.
+fn budget_binds(
+    overlay: &PlanOverlay<'_>,
+    ask: &PreemptionRequest<'_>,
+    removal: &HypotheticalRemoval,
+) -> bool {
+    let entry = overlay.tables.jobs.get(&removal.task.job);
+    let serves =
+        entry.and_then(|entry| entry.spec_current()).is_some_and(|spec| spec.kind == JobKind::Service);
+    serves && band(u32::from(removal.resident.priority)) == ask.band()
+}
+
 /// Sorts tasks so that those to be spared first come first: the highest priority, then those beyond their job's budget,
-/// then those that have done most work.
+/// then those that have done most work. The second value is true if a budget keeps some of them.
 fn sparing_order(
     overlay: &PlanOverlay<'_>,
     evictions: &Evictions,
+    ask: &PreemptionRequest<'_>,
     node: u32,
-    now_ms: i64,
     removals: Vec<HypotheticalRemoval>,
-) -> Vec<HypotheticalRemoval> {
+) -> (Vec<HypotheticalRemoval>, bool) {
     let mut known: Vec<(u16, u64, HypotheticalRemoval)> = removals
         .into_iter()
-        .map(|removal| (removal.resident.priority, work_lost(overlay, node, &removal, now_ms), removal))
+        .map(|removal| (removal.resident.priority, work_lost(overlay, node, &removal, ask.now_ms), removal))
         .collect();
+    let mut kept = false;
     // The budget covers the least important tasks of a job.
     known.sort_by_key(|(priority, lost, removal)| (*priority, *lost, removal.task));
     let mut left: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
@@ -111,11 +126,15 @@ fn sparing_order(
         let left = left.entry(job).or_insert_with(|| budget_left(overlay, evictions, job));
         let beyond = *left == Some(0);
         *left = left.map(|left| left.saturating_sub(1));
+        if beyond && budget_binds(overlay, ask, &removal) {
+            kept = true;
+            continue;
+        }
         let excess = removal.claimed.unwrap_or(0);
         ranked.push(((Reverse(priority), !beyond, excess, Reverse(lost), removal.task), removal));
     }
     ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, removal)| removal).collect()
+    (ranked.into_iter().map(|(_, removal)| removal).collect(), kept)
 }
 
 /// The cost for a preemptor that does not wait.
@@ -164,13 +183,13 @@ pub(crate) fn offer_of(
     let (lower, protected) = candidates(overlay, evictions, ask, node);
     let (later, at_once) = leaving(overlay, evictions, node, ask.now_ms);
     evictions.examined += (lower.len() + later.len() + at_once.len()) as u64 + 1;
-    let ordered = sparing_order(overlay, evictions, node, ask.now_ms, lower);
+    let (ordered, kept) = sparing_order(overlay, evictions, ask, node, lower);
     let going: SmallVec<[&HypotheticalRemoval; 8]> = later.iter().chain(&at_once).collect();
     going.iter().for_each(|removal| removal.remove(overlay, node));
     let victims = victims(overlay, ask, node, ordered);
     going.iter().for_each(|removal| removal.restore(overlay, node));
     let Some(victims) = victims else {
-        return if protected { NodeAnswer::Protected } else { NodeAnswer::Never };
+        return if protected || kept { NodeAnswer::Protected } else { NodeAnswer::Never };
     };
     let held = held(overlay, ask, node, &at_once, &victims);
     let cost = PreemptionCost { waits: held, ..cost(overlay, evictions, node, ask.now_ms, &victims) };

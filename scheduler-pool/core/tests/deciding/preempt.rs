@@ -137,11 +137,21 @@ fn on_node(stored: &StoredCell, allocs: &Allocs, task: TaskId, node: NodeId) -> 
     let gives =
         |row: &TaskRow| may_evict(stored, task, priority(stored, row.id.job)) || claimed(row.id).is_some();
     let mut lower: Vec<&TaskRow> = there.filter(|row| gives(row) && !protected(row)).collect();
+    // The budget covers the least important tasks first.
+    lower.sort_by_key(|row| (priority(stored, row.id.job), work_lost(stored, node, row), row.id));
+    // Within its band, a service keeps the tasks that its budget says.
+    let mut counted: BTreeMap<JobId, u32> = BTreeMap::new();
+    let own_band = band(priority(stored, task.job));
+    lower.retain(|row| {
+        let before = counted.entry(row.id.job).or_default();
+        let within = budget(stored, row.id.job).is_none_or(|left| *before < left);
+        *before += 1;
+        let serves = stored.jobs.get(&row.id.job).is_some_and(|(_, spec)| spec.kind == JobKind::Service);
+        within || !serves || band(priority(stored, row.id.job)) != own_band
+    });
     if !fits_without(stored, allocs, task, node, &lower) {
         return None;
     }
-    // The budget covers the least important tasks first.
-    lower.sort_by_key(|row| (priority(stored, row.id.job), work_lost(stored, node, row), row.id));
     let mut seen: BTreeMap<JobId, u32> = BTreeMap::new();
     let mut ranked: Vec<Ranked> = Vec::new();
     for row in &lower {

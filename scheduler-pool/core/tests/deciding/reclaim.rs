@@ -70,7 +70,7 @@ fn share(
         stored.tasks.values().filter(|row| placed(row) && !without.contains(&row.id)).map(|row| row.id);
     let mut held: BTreeMap<String, u64> = BTreeMap::new();
     for task in resident.filter(|task| within(&path(stored, task.job))).chain(with) {
-        for (dimension, amount) in amounts(asked(stored, task)) {
+        for (dimension, amount) in amounts(&asked(stored, task)) {
             *held.entry(dimension).or_default() += amount;
         }
     }

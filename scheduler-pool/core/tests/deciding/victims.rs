@@ -90,13 +90,14 @@ fn evictions_of_the_same_plan_count_against_a_budget() {
     assert_eq!((of(LOW), of(OTHER)), (1, 1), "{victims:?}");
 }
 
-/// What a service says for rollouts and drains is a preference for evictions. A higher priority gets the room anyway.
+/// What a service says for rollouts and drains is a preference for evictions by a higher band, which gets the room
+/// anyway. It is a bound for evictions within its band.
 #[test]
 fn evictions_keep_to_the_budget_of_a_service_while_other_victims_suffice() {
     let update = UpdateSpec { unavailable_max: Some(1), ..UpdateSpec::default() };
     let service =
         |down_max| JobSpec { kind: JobKind::Service, update: Some(update), ..job("low", 2, 100, down_max) };
-    let evicted = |spec: &JobSpec, others: u32| {
+    let evicted_by = |spec: &JobSpec, others: u32, by: u32| {
         let mut stored = stored_cell(2 + u64::from(others), 1);
         stored.job_submit(LOW, spec);
         stored.job_submit(OTHER, &job("other", 2, 100, None));
@@ -106,14 +107,18 @@ fn evictions_keep_to_the_budget_of_a_service_while_other_victims_suffice() {
         for index in 0..others {
             resident(&mut stored, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
         }
-        stored.job_submit(HIGH, &job("high", 2, 150, None));
+        stored.job_submit(HIGH, &job("high", 2, by, None));
         let victims = victims(&planned(&stored));
         victims.iter().filter(|task| task.job == LOW).count()
     };
+    let evicted = |spec: &JobSpec, others: u32| evicted_by(spec, others, 150);
     assert_eq!(evicted(&job("low", 2, 100, None), 2), 2, "the cheapest of all");
     assert_eq!(evicted(&service(None), 2), 1, "one may be away");
     assert_eq!(evicted(&service(Some(2)), 2), 2, "a bound of its own for evictions");
-    assert_eq!(evicted(&service(None), 0), 2, "nothing else helps");
+    assert_eq!(evicted(&service(None), 0), 1, "nothing else helps, and its band waits");
+    assert_eq!(evicted_by(&service(None), 0, 250), 2, "a higher band does not");
+    assert_eq!(evicted_by(&service(None), 2, 250), 1, "if other victims suffice, it takes these");
+    assert_eq!(evicted(&job("low", 2, 100, Some(1)), 0), 2, "batch work serves nobody");
 }
 
 #[test]

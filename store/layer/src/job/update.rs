@@ -2,6 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState, runs_alike};
+use borough_model::rollout::begins_in_place;
 use borough_model::task::TaskRow;
 
 use super::change::job_spec_write;
@@ -29,6 +30,8 @@ pub(crate) async fn rollout_begin(
     }
     let canaries = spec.canaries(before.owner_count());
     let rollout = Rollout::begin(before, canaries, changes.actor(), changes.at_ms());
+    // Each attempt goes on, and nothing has to serve for it.
+    let rollout = if begins_in_place(before, in_force, spec) { rollout.resizing() } else { rollout };
     let row = spec_update(tx, changes, before, in_force, spec, rollout).await?;
     surge_begin(tx, changes, &row, spec).await.map_err(|error| match error {
         StoreError::Refused { reason } => StoreError::refused(format!(
@@ -77,7 +80,11 @@ async fn surge_begin(
     else {
         return Ok(row.clone());
     };
-    let wanted = if rollout.canaries > 0 { rollout.canaries } else { spec.surge(row.owner_count()) };
+    let wanted = match rollout.canaries {
+        0 if rollout.resizes => 0,
+        0 => spec.surge(row.owner_count()),
+        canaries => canaries,
+    };
     let surge = surge_with_dead(tx, changes, row, wanted).await?.max(rollout.surge);
     if surge == rollout.surge {
         return Ok(row.clone());

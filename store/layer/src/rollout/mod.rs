@@ -235,6 +235,24 @@ pub async fn rollout_canaries(
     job_event(tx, changes, &before, &JobEvent::RolloutSet { rollout }).map(drop)
 }
 
+/// Begins the surge of a rollout that has found attempts that cannot be resized in place, if the quota has room. Does
+/// nothing if the job's row has another revision by now.
+pub async fn rollout_surge(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let Some(rollout) = rollout_at(&before, revision).filter(|rollout| rollout.resizes) else {
+        return Ok(());
+    };
+    let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
+    let surging = Box::new(rollout.surging());
+    let row = job_event(tx, changes, &before, &JobEvent::RolloutSet { rollout: surging })?;
+    surge_begin_if_room(tx, changes, row, &in_force).await.map(drop)
+}
+
 /// Promotes the version of a rollout whose canaries are healthy. Does nothing if the job's row has another revision by
 /// now.
 pub async fn rollout_promote(

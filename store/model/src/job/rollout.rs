@@ -223,6 +223,11 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub skipped: u32,
+    /// All of it is resized in place, so nothing surges yet. What cannot be resized begins the surge.
+    #[n(16)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub resizes: bool,
 }
 
 /// Whether a rollout goes on.
@@ -386,7 +391,18 @@ impl Rollout {
             canaries_healthy_ms: 0,
             disruptions: 0,
             skipped: 0,
+            resizes: false,
         }
+    }
+
+    /// The same rollout without a surge at first: each attempt that it concerns is resized in place.
+    pub fn resizing(self) -> Self {
+        Self { resizes: true, ..self }
+    }
+
+    /// It replaces attempts too, and what surges for that begins.
+    pub fn surging(&self) -> Self {
+        Self { resizes: false, ..self.clone() }
     }
 
     /// The rollout that takes back the version in force of `row`: because it failed, or because its owner wants it.

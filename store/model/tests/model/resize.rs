@@ -11,7 +11,7 @@ use borough_model::task::{
 use borough_model::{JobRow, TaskState, resize::RESIZED, resource::fits_in};
 use proptest::prelude::*;
 
-use crate::rollout::{begun, job, replaced, task};
+use crate::rollout::{begun, job, replaced, set, task};
 use crate::sample::{NODE, NOW, attempt, resize_ordered, row_from, running, spec};
 
 fn fit(old: &JobSpec, new: &JobSpec, index: u32) -> AttemptFit {
@@ -150,7 +150,7 @@ fn a_rollout_resizes_what_it_can_without_budget_and_is_done_when_that_is_in_forc
     };
     let mut tasks: Vec<TaskRow> = (0..3).map(running).collect();
     let both = |tasks: &[TaskRow], now_ms| step(&row, &spec, tasks, &[0, 1], now_ms);
-    assert_eq!(resized(&both(&tasks, NOW)), [0, 1], "more than may be away");
+    assert_eq!(resized(&both(&tasks, NOW)), [0], "one batch after the other");
     for task in &mut tasks[..2] {
         task.resize = row_from(running(0), &[resize_ordered(1, 900, None)]).resize;
     }
@@ -179,6 +179,49 @@ fn a_rollout_resizes_what_it_can_without_budget_and_is_done_when_that_is_in_forc
     tasks[0] = TaskRow { resize: in_use, ..running(0) };
     assert_eq!(both(&tasks, NOW), RolloutStep::Wait { due_ms: Some(NOW + RESIZE_RETRY_MS) });
     assert_eq!(resized(&both(&tasks, NOW + RESIZE_RETRY_MS)), [0]);
+}
+
+/// The first tasks prove the new amounts. One that fails with them holds the others up.
+#[test]
+fn resizes_are_ordered_in_batches_and_a_failure_ends_them() {
+    let (row, spec) = job(40, UpdateSpec::default());
+    let row = begun(&row);
+    let all: Vec<u32> = (0..40).collect();
+    let old = |index| task(index, 1, TaskState::Running, Some(NOW - 60_000));
+    let new = |index| task(index, 2, TaskState::Running, Some(NOW - 60_000));
+    let mut tasks: Vec<TaskRow> = all.iter().map(|index| old(*index)).collect();
+    let next = |tasks: &[TaskRow]| step(&row, &spec, tasks, &all, NOW);
+    assert_eq!(resized(&next(&tasks)), [0, 1, 2, 3], "a tenth of them");
+    let order = row_from(running(Health::Healthy), &[resize_ordered(1, 900, None)]).resize;
+    for task in &mut tasks[..4] {
+        task.resize.clone_from(&order);
+    }
+    assert!(matches!(next(&tasks), RolloutStep::Wait { .. }), "as many are on their way as may be");
+    (tasks[0], tasks[1]) = (new(0), new(1));
+    assert_eq!(resized(&next(&tasks)), [4, 5]);
+    tasks[0] = TaskRow { failures: 1, ..task(0, 2, TaskState::Pending, None) };
+    assert!(matches!(next(&tasks), RolloutStep::Wait { .. }), "nobody else gets what it fails with");
+}
+
+/// Nothing surges while every attempt goes on. If one has to be replaced after all, others serve for it first.
+#[test]
+fn a_rollout_that_resizes_all_surges_only_when_it_has_to_replace_a_healthy_task() {
+    let update = UpdateSpec { unavailable_max: Some(0), surge_max: Some(1), ..UpdateSpec::default() };
+    let (row, spec) = job(3, update);
+    let row = begun(&row);
+    let row = set(&row, row.rollout.as_deref().unwrap().clone().resizing());
+    let mut tasks: Vec<TaskRow> =
+        (0..3).map(|index| task(index, 1, TaskState::Running, Some(NOW - 60_000))).collect();
+    assert_eq!(resized(&step(&row, &spec, &tasks, &[0, 1, 2], NOW)), [0]);
+    tasks[0] = task(0, 2, TaskState::Running, Some(NOW - 60_000));
+    tasks[1] = task(1, 2, TaskState::Running, Some(NOW - 60_000));
+    assert_eq!(step(&row, &spec, &tasks, &[], NOW), RolloutStep::Surge, "its node has no room");
+    let surging = set(&row, row.rollout.as_deref().unwrap().surging());
+    assert_eq!(
+        replaced(step(&surging, &spec, &tasks, &[], NOW)),
+        [2],
+        "no quota for a further task: one may be away"
+    );
 }
 
 proptest! {

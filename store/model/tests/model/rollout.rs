@@ -33,6 +33,7 @@ pub(crate) fn rollout_full() -> Rollout {
         canaries_healthy_ms: 1_700_000_000_005,
         disruptions: 6,
         skipped: 7,
+        resizes: true,
     }
 }
 
@@ -459,6 +460,7 @@ proptest! {
                     }
                 }
                 RolloutStep::Resize(attempts) => prop_assert!(false, "nothing is to be resized: {attempts:?}"),
+                RolloutStep::Surge => prop_assert!(false, "it surges from its begin"),
                 RolloutStep::Done { .. } => {
                     let own = &world.tasks[..usize::try_from(count).unwrap()];
                     let serves = |task: &TaskRow| task.spec_version == 2 && task.health == Health::Healthy;

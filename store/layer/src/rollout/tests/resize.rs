@@ -121,6 +121,74 @@ async fn a_node_without_room_gets_no_order_and_says_what_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_that_is_resized_in_place_begins_no_surge_and_one_without_room_does() {
+    let world = World::new().await;
+    let surging = |cpu_millis, command| {
+        let update = UpdateSpec { surge_max: Some(1), unavailable_max: Some(0), ..UpdateSpec::default() };
+        JobSpec { update: Some(update), ..spec(2, cpu_millis, command) }
+    };
+    world.submit(&surging(20_000, "one")).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    world.submit(&surging(30_000, "one")).await.unwrap();
+    let rollout = world.rollout().await;
+    assert_eq!((rollout.resizes, rollout.surge, world.job().await.count), (true, 0, 2));
+    assert_eq!(world.charged().await, (60_000, 2), "no further task is charged");
+    // The node has room for one of them only: the other has to be replaced, and one surges before that.
+    world.submit(&surging(40_000, "one")).await.unwrap();
+    assert_eq!(world.rollout().await.surge, 1, "what the rollout before has done is not known");
+    let world = World::new().await;
+    world.submit(&surging(20_000, "one")).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    world.submit(&surging(40_000, "one")).await.unwrap();
+    assert_eq!(world.resize_now(&[0, 1]).await, 1);
+    let revision = world.job().await.revision;
+    world.change("surge", async |tx, changes| rollout_surge(tx, changes, JOB, revision).await).await.unwrap();
+    let rollout = world.rollout().await;
+    assert_eq!((rollout.resizes, rollout.surge, world.job().await.count), (false, 1, 3));
+    assert_eq!(world.charged().await, (120_000, 3));
+    let revision = world.job().await.revision;
+    world.change("surge", async |tx, changes| rollout_surge(tx, changes, JOB, revision).await).await.unwrap();
+    assert_eq!(world.rollout().await.surge, 1, "once");
+    // Another command replaces attempts, and begins its surge at once.
+    let world = World::with_two(100).await;
+    world.submit(&surging(100, "two")).await.unwrap();
+    assert_eq!((world.rollout().await.resizes, world.rollout().await.surge), (false, 1));
+}
+
+/// Kubernetes #126033: a container that restarted while its resize was refused got the amounts that its node had refused.
+#[tokio::test(start_paused = true)]
+async fn after_a_refused_resize_the_next_attempt_has_what_it_is_charged() {
+    let world = World::with_two(20_000).await;
+    world.submit(&spec(2, 40_000, "one")).await.unwrap();
+    assert_eq!(world.resize_now(&[0, 1]).await, 1);
+    assert!(world.row(1).await.unwrap().resize.unwrap().refused.is_some(), "there is room for one");
+    world.finish(1).await;
+    let row = world.row(1).await.unwrap();
+    assert_eq!((row.state, row.resize, world.committed().await), (TaskState::Pending, None, 40_000));
+    // Its next attempt asks for what the refused order did, and begins only where the node has that.
+    let placed = world.change("place", async |tx, changes| {
+        let mut book = TaskBook::read(tx, changes.space(), [task(1)]).await?;
+        book.extend_nodes(tx, changes.space(), [NODE]).await?;
+        let placement = Placement {
+            node: NODE,
+            incarnation: Incarnation(2),
+            ports: Vec::new(),
+            resources: spec(2, 40_000, "one").resources_for(1).into_owned(),
+            spec_version: 2,
+            gang: None,
+        };
+        Ok(book.apply(task(1), &TaskEvent::Place(placement), changes.at_ms()).is_err())
+    });
+    assert!(placed.await.unwrap(), "the node has 24 cores left");
+    world.settle(0, true).await;
+    assert_eq!(world.committed().await, 20_000);
+    world.run(1).await;
+    assert_eq!((world.share(1).await, world.committed().await), ((40_000, 2), 60_000));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_ends_in_the_middle_gives_back_all_that_it_was_charged() {
     let world = World::with_two(100).await;
     world.submit(&spec(2, 300, "one")).await.unwrap();
