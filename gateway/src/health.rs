@@ -41,6 +41,8 @@ pub struct HealthStatus {
     pub refusing: Option<String>,
     /// Why the mirror of a cell is not current.
     pub stale: Option<String>,
+    /// That the process ends.
+    pub ending: Option<String>,
 }
 
 impl HealthStatus {
@@ -51,7 +53,7 @@ impl HealthStatus {
 
     /// Returns true if the process can answer reads.
     pub fn reads(&self) -> bool {
-        self.is_live() && self.silent.is_none() && self.stale.is_none()
+        self.is_live() && self.silent.is_none() && self.stale.is_none() && self.ending.is_none()
     }
 
     /// Returns true if the process can do all of its work.
@@ -61,7 +63,7 @@ impl HealthStatus {
 
     /// The reasons for a bad status, one per line.
     pub fn reasons(&self) -> String {
-        let reasons = [&self.stopped, &self.silent, &self.refusing, &self.stale];
+        let reasons = [&self.stopped, &self.silent, &self.refusing, &self.stale, &self.ending];
         reasons.into_iter().flatten().fold(String::new(), |lines, reason| lines + reason + "\n")
     }
 }
@@ -89,7 +91,7 @@ fn status_of(engine: EngineState, answer: Result<(), String>, mirrors: &[MirrorA
         loading => Some(format!("cells that are being loaded: {loading} of {}", mirrors.len())),
     };
     let silent = answer.err().map(|reason| format!("the store does not answer: {reason}"));
-    HealthStatus { stopped, silent, refusing, stale }
+    HealthStatus { stopped, silent, refusing, stale, ending: None }
 }
 
 /// The health of a process, as last checked.
@@ -123,6 +125,11 @@ impl ProcessHealth {
         }
     }
 
+    /// Records that the process ends: it is not ready any more.
+    pub fn end(&self) {
+        self.status.send_modify(|status| status.ending = Some("the process ends".to_owned()));
+    }
+
     /// Follows every change of the status.
     pub fn follow(&self) -> watch::Receiver<HealthStatus> {
         self.status.subscribe()
@@ -136,6 +143,7 @@ impl ProcessHealth {
             let mirrors: Vec<_> = self.source.mirrors.iter().map(age).collect();
             let next = status_of(self.source.db.engine_state(), answer, &mirrors);
             self.status.send_if_modified(|status| {
+                let next = HealthStatus { ending: status.ending.clone(), ..next };
                 let changes = *status != next;
                 if changes && status.is_ready() {
                     tracing::warn!(reasons = next.reasons().trim_end(), "not ready");

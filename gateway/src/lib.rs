@@ -15,6 +15,7 @@ pub mod http;
 pub mod job;
 pub mod name;
 pub mod node;
+mod overload;
 pub mod page;
 pub mod peer;
 pub mod quota;
@@ -26,4 +27,5 @@ pub mod task;
 pub mod watch;
 
 pub use connection::ConnectionLimits;
+pub use overload::{CallLimits, SEATS_MIN};
 pub use serve::{Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, NetworkSettings};

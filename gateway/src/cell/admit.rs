@@ -12,6 +12,7 @@ use tonic::{Code, Request, Status};
 
 use super::ask::Ask;
 use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
+use super::standing::Standing;
 use crate::auth::{NODE_TOKEN_ONLY, Principal};
 use crate::status::{status_from_field, status_unavailable, status_with};
 
@@ -82,6 +83,26 @@ fn cell_of<'a, M: Ask>(
     let cell = cells.get(message.cell())?;
     cell.allow(principal, M::METHOD, M::NEED, message.owner())?;
     Ok(cell)
+}
+
+/// As [`admit_message`], for a call whose answer is a stream.
+///
+/// # Errors
+/// As there.
+pub(crate) fn admit_stream<'a, M: Ask>(
+    cells: &'a Cells,
+    principal: &Principal,
+    message: M,
+) -> Result<(Asked<'a, M>, Standing), Status> {
+    let asked = admit_message(cells, principal, message)?;
+    let standing = Standing {
+        cell: Arc::clone(asked.cell),
+        principal: principal.clone(),
+        method: M::METHOD,
+        need: M::NEED,
+        owner: asked.message.owner().to_owned(),
+    };
+    Ok((asked, standing))
 }
 
 impl Cells {

@@ -9,6 +9,7 @@ use borough_store::StoreResult;
 use borough_store::access::{AccessPart, access_head, access_head_watch, access_part_read};
 use parking_lot::RwLock;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::context::CellContext;
 
@@ -34,6 +35,11 @@ impl AccessMirror {
     /// The grants; `None` until they were read once.
     pub(crate) fn table(&self) -> Option<Arc<AccessTable>> {
         self.read.read().as_ref().map(|read| Arc::clone(&read.table))
+    }
+
+    /// Completes at the next change of the grants after this call.
+    pub(super) fn moved(&self) -> Notified<'_> {
+        self.moved.notified()
     }
 
     /// Waits until the table shows a change that the store has at `head`.

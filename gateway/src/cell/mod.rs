@@ -17,13 +17,14 @@ mod retention;
 mod scheduler;
 mod service;
 mod settings;
+mod standing;
 mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
 mod usages;
 
 pub use admission::AdmissionUse;
-pub(crate) use admit::{Asked, admit_message, principal_of};
+pub(crate) use admit::{Asked, admit_stream, principal_of};
 pub(crate) use ask::Ask;
 pub use ask::{METHODS, MethodRule};
 pub use context::{

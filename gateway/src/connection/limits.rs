@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::overload::CallLimits;
+
 /// Descriptors that connections must not use: the store's files, listeners, timers, and pipes of child processes. The
 /// reserve is an eighth of all, and at least this many.
 const OWN_DESCRIPTORS_MIN: u64 = 64;
@@ -10,6 +12,8 @@ const TOTAL_DEFAULT_MAX: u64 = 65_536;
 /// Bounds of the default for unauthenticated connections.
 const UNAUTHENTICATED_MIN: usize = 8;
 const UNAUTHENTICATED_MAX: usize = 4_096;
+/// Calls that a gateway works on at once by default. A call takes some milliseconds, so this is more than two cores do.
+const CALLS_DEFAULT: u32 = 512;
 /// How long a connection may be without a valid token by default.
 const UNAUTHENTICATED_FOR: Duration = Duration::from_secs(10);
 
@@ -26,6 +30,8 @@ pub struct ConnectionLimits {
     pub unauthenticated_per_peer: usize,
     /// How long a connection may be without a valid token.
     pub unauthenticated_for: Duration,
+    /// The bounds of the calls over all of them.
+    pub calls: CallLimits,
 }
 
 impl ConnectionLimits {
@@ -45,6 +51,7 @@ impl ConnectionLimits {
             unauthenticated,
             unauthenticated_per_peer: unauthenticated.div_ceil(2),
             unauthenticated_for: UNAUTHENTICATED_FOR,
+            calls: CallLimits::of_seats(CALLS_DEFAULT),
         }
     }
 }

@@ -168,6 +168,7 @@ mod tests {
             unauthenticated: 6,
             unauthenticated_per_peer: 3,
             unauthenticated_for: Duration::from_secs(1),
+            ..ConnectionLimits::of_total(12)
         }
     }
 

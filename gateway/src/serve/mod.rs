@@ -45,6 +45,7 @@ use crate::http::HttpServer;
 use crate::job::JobServer;
 use crate::name::NameServer;
 use crate::node::NodeServer;
+use crate::overload::{Calls, OverloadLayer};
 use crate::peer::Peers;
 use crate::quota::QuotaServer;
 use crate::session::AgentServer;
@@ -60,6 +61,8 @@ use crate::watch::WatchServer;
 const KEEP_ALIVE: Duration = Duration::from_secs(6);
 /// Interval of checks of the files of certificates.
 const TLS_LOOK: Duration = Duration::from_secs(1);
+/// How long a gateway that ends waits for the calls that it has begun.
+const END_WAIT: Duration = Duration::from_secs(3);
 /// How long an HTTP connection may wait for its next request.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
 
@@ -150,6 +153,8 @@ impl GatewayListeners {
 /// A running gateway.
 pub struct Gateway {
     tasks: Vec<tokio::task::JoinHandle<()>>,
+    calls: Calls,
+    health: Arc<ProcessHealth>,
 }
 
 impl Gateway {
@@ -173,12 +178,12 @@ impl Gateway {
         let connector =
             config.tls.as_ref().map_or_else(Connector::default, |tls| Connector::tls(tls.client.clone()));
         let network = NetworkSettings { name, incoming, connector };
-        let StartedParts { mut tasks, cells, health } =
+        let StartedParts { mut tasks, cells, health, calls } =
             Self::roles_start(config, network, &clock, &rng, &cancelled);
-        let cell = Arc::new(HttpServer { cells, credentials, registry, health });
-        tasks.push(tokio::spawn(http_answer(http, cell, cancelled)));
+        let server = HttpServer { cells, credentials, registry, health: Arc::clone(&health) };
+        tasks.push(tokio::spawn(http_answer(http, Arc::new(server), cancelled)));
         tasks.extend(follow.map(tokio::spawn));
-        Self { tasks }
+        Self { tasks, calls, health }
     }
 
     /// Answers gRPC over connections that a simulation supplies, and reaches other gateways through its connector. It
@@ -194,8 +199,9 @@ impl Gateway {
         I: Stream<Item = io::Result<C>> + Send + 'static,
         C: Connection + Connected + 'static,
     {
-        let StartedParts { tasks, .. } = Self::roles_start(config, network, &clock, &rng, &cancelled);
-        Self { tasks }
+        let StartedParts { tasks, health, calls, .. } =
+            Self::roles_start(config, network, &clock, &rng, &cancelled);
+        Self { tasks, calls, health }
     }
 
     fn roles_start<I, C>(
@@ -234,6 +240,7 @@ impl Gateway {
         }
         let cells = Arc::new(Cells(cells));
         let health = ProcessHealth::start(config.health, cancelled.clone());
+        let calls = Calls::new(config.connections.calls, &mut config.registry.lock());
         if let Some(incoming) = incoming {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
             // An agent that is alive may miss reports, and the next renewal may then be late.
@@ -242,7 +249,9 @@ impl Gateway {
             let servers = Servers { cells: Arc::clone(&cells), name, peers, report, silence };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));
-            let router = servers.router(AuthLayer::new(config.credentials)).add_service(health_service);
+            let router =
+                servers.router(AuthLayer::new(config.credentials), OverloadLayer::new(calls.clone()));
+            let router = router.add_service(health_service);
             let router = match reflection_service() {
                 Ok(reflection) => router.add_service(reflection),
                 Err(error) => {
@@ -252,7 +261,16 @@ impl Gateway {
             };
             tasks.push(tokio::spawn(grpc_answer(router, incoming, cancelled.clone())));
         }
-        StartedParts { tasks, cells, health }
+        StartedParts { tasks, cells, health, calls }
+    }
+
+    /// Prepares the end: probes hear that the gateway is not ready, new calls are refused so that their clients ask
+    /// another gateway, and those that have begun are finished, within some seconds.
+    pub async fn drain(&self) {
+        self.health.end();
+        if tokio::time::timeout(END_WAIT, self.calls.end()).await.is_err() {
+            tracing::warn!("calls were still under way when the gateway ended");
+        }
     }
 
     /// Waits until all parts have ended after the cancellation.
@@ -279,7 +297,11 @@ struct StartedParts {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     cells: Arc<Cells>,
     health: Arc<ProcessHealth>,
+    calls: Calls,
 }
+
+/// What a call passes on its way to a service, the outermost last.
+type GatewayLayers = Stack<OverloadLayer, Stack<AuthLayer, Identity>>;
 
 struct Servers {
     cells: Arc<Cells>,
@@ -291,7 +313,7 @@ struct Servers {
 }
 
 impl Servers {
-    fn router(self, auth: AuthLayer) -> Router<Stack<AuthLayer, Identity>> {
+    fn router(self, auth: AuthLayer, overload: OverloadLayer) -> Router<GatewayLayers> {
         let cells = || Arc::clone(&self.cells);
         let agents = AgentServer::new(cells(), self.name.clone(), self.report, self.silence);
         let agents = AgentServiceServer::new(agents)
@@ -303,6 +325,7 @@ impl Servers {
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .layer(auth)
+            .layer(overload)
             .add_service(agents)
             .add_service(bounded!(JobServiceServer::new(JobServer::new(cells()))))
             .add_service(bounded!(TaskServiceServer::new(TaskServer::new(cells(), self.peers.clone()))))
@@ -338,11 +361,8 @@ fn reflection_service()
     builder.register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET).build_v1()
 }
 
-async fn grpc_answer<I, C>(
-    router: Router<Stack<AuthLayer, Identity>>,
-    incoming: I,
-    cancelled: CancellationToken,
-) where
+async fn grpc_answer<I, C>(router: Router<GatewayLayers>, incoming: I, cancelled: CancellationToken)
+where
     I: Stream<Item = io::Result<C>>,
     C: Connection + Connected + 'static,
 {

@@ -18,7 +18,9 @@ use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
 use super::event::{Sentence, sentence, with_values};
 use super::feed::{FeedItem, feed};
 use super::selected::WantedSubjects;
-use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
+use crate::cell::{
+    Asked, CellContext, Cells, admit_stream, cursor_from_message, cursor_to_message, principal_of,
+};
 use crate::select::selector_checked;
 use crate::status::{status_from_store, status_with};
 
@@ -54,7 +56,9 @@ impl WatchService for WatchServer {
     type WatchStream = WatchStream;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
-        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let principal = principal_of(request.extensions())?;
+        let (asked, standing) = admit_stream(&self.cells, &principal, request.into_inner())?;
+        let Asked { cell, message: request } = asked;
         let cell = Arc::clone(cell);
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
@@ -70,7 +74,7 @@ impl WatchService for WatchServer {
             };
             futures::stream::iter(responses)
         });
-        Ok(Response::new(Box::pin(items)))
+        Ok(Response::new(standing.hold(items)))
     }
 
     async fn list_events(

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::config::ClientConfig;
 use crate::error::{ClientError, GatewayRefusal};
 use crate::pool::GatewayPool;
-use crate::retry::worth_repeating;
+use crate::retry::{retry_told, worth_repeating};
 
 /// A stream of answers. An error may come between them, and usually ends it.
 pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientError>>;
@@ -151,6 +151,7 @@ impl Client {
             Ok(result) => result,
             // The last failure says more than that the time ran out.
             Err(_) => match std::mem::take(&mut *last.lock()) {
+                CallTries { busy: Some(status), .. } => Err(self.refused(&status)),
                 CallTries { count: 0, .. } => Err(self.deadline(method, deadline)),
                 failed => Err(self.unreachable(failed)),
             },
@@ -172,9 +173,17 @@ impl Client {
         loop {
             let status = match self.attempt(message.clone(), send).await {
                 Ok(answer) => return Ok(answer),
-                Err(status) if !worth_repeating(&status) => return Err(self.refused(&status)),
                 Err(status) => status,
             };
+            if let Some(pause) = retry_told(&status) {
+                last.lock().busy = Some(Box::new(status));
+                // Those that were refused together do not come back together.
+                tokio::time::sleep(pause + retry.pause(1, self.random_bits())).await;
+                continue;
+            }
+            if !worth_repeating(&status) {
+                return Err(self.refused(&status));
+            }
             let count = {
                 let mut last = last.lock();
                 last.count += 1;
@@ -252,7 +261,7 @@ impl Client {
     }
 
     pub(crate) fn unreachable_after(&self, attempts: u32, status: Option<Box<Status>>) -> ClientError {
-        self.unreachable(CallTries { count: attempts, status, foreign: None })
+        self.unreachable(CallTries { count: attempts, status, ..CallTries::default() })
     }
 }
 
@@ -289,6 +298,8 @@ struct CallTries {
     status: Option<Box<Status>>,
     /// What answered instead of a gateway, in any of the tries.
     foreign: Option<&'static str>,
+    /// The last refusal of a gateway that had too much to do.
+    busy: Option<Box<Status>>,
 }
 
 fn authorization(token: &str, source: String) -> Result<MetadataValue<Ascii>, ClientError> {

@@ -14,7 +14,7 @@ use crate::error::ClientError;
 
 /// Which endpoints are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct EndpointFilter {
+pub struct EndpointListFilter {
     /// Empty: of every user.
     pub user: String,
     /// Empty: of every job.
@@ -70,7 +70,7 @@ impl Client {
         user: &str,
         job: &str,
     ) -> Result<(Vec<Endpoint>, Option<Cursor>), ClientError> {
-        let filter = EndpointFilter { user: user.to_owned(), job: job.to_owned(), selector: Vec::new() };
+        let filter = EndpointListFilter { user: user.to_owned(), job: job.to_owned(), selector: Vec::new() };
         let first = self.endpoint_list_page(&filter, PageRequest::default()).await?;
         let (mut endpoints, cursor, mut page) = (first.endpoints, first.cursor, first.next_page);
         while !page.is_empty() {
@@ -87,7 +87,7 @@ impl Client {
     /// As for every call.
     pub async fn endpoint_list_page(
         &self,
-        filter: &EndpointFilter,
+        filter: &EndpointListFilter,
         page: PageRequest,
     ) -> Result<ListEndpointsResponse, ClientError> {
         let message = ListEndpointsRequest {

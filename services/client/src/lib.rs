@@ -26,7 +26,7 @@ mod tests;
 
 pub use access::AccessQuestion;
 pub use call::{Client, ItemStream};
-pub use cell::EndpointFilter;
+pub use cell::EndpointListFilter;
 pub use config::{ClientConfig, ClientToken};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
 pub use log::{LogEvent, LogFollower, LogQuery, LogWait};

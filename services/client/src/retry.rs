@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 use crate::error::node_silent;
 
@@ -55,6 +56,16 @@ pub(crate) fn worth_repeating(status: &Status) -> bool {
         Code::Unknown | Code::Internal | Code::Cancelled => broken,
         _ => false,
     }
+}
+
+/// How long a gateway that has too much to do asks to wait; `None` for every other status.
+pub(crate) fn retry_told(status: &Status) -> Option<Duration> {
+    if status.code() != Code::ResourceExhausted {
+        return None;
+    }
+    let details = status.get_error_details();
+    let is_overload = details.error_info().is_some_and(|info| info.reason == "OVERLOADED");
+    details.retry_info().filter(|_| is_overload).and_then(|info| info.retry_delay)
 }
 
 #[cfg(test)]

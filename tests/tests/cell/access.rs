@@ -3,9 +3,11 @@
 mod matrix;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use borough_tests::{Ran, TestCell, http_get, options, until};
+use borough_tests::{DEADLINE, Ran, TestCell, http_get, options, until};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// An issuer of tokens, and the tokens that it has made, in a directory of its own.
 pub(crate) struct TokenIssuer {
@@ -249,4 +251,34 @@ fn keys_and_tokens_are_private_and_never_overwritten() {
     program(&["auth", "token", "ann", "--key", &not_a_key, "--to", &to])
         .ended(4)
         .warns("is no key of an issuer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stream_ends_when_the_right_to_it_is_taken_away() {
+    let issuer = TokenIssuer::new();
+    let cell = TestCell::start(options!().nodes(1).dev_arguments(&["--issuer", &issuer.file()])).await;
+    let ann = issuer.token("ann", &[]).display().to_string();
+    cell.borough(&["auth", "grant", "user/ann", "--role", "viewer"]).await.ended(0);
+    let gateway = cell.grpc();
+    let mut command =
+        cell.command(&["--token-file", &ann, "--gateway", &gateway, "--cell", "alpha", "event", "watch"]);
+    command.env_remove("BOROUGH_USER").kill_on_drop(true);
+    let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut events = BufReader::new(watch.stdout.take().unwrap()).lines();
+    // It is open once it shows a change; the first ones may be before it.
+    let mut seen = None;
+    for label in 0.. {
+        cell.borough(&["node", "label", "alpha-1", &format!("round=r{label}")]).await.ended(0);
+        seen = tokio::time::timeout(Duration::from_secs(1), events.next_line()).await.ok();
+        if seen.is_some() || label > 60 {
+            break;
+        }
+    }
+    assert!(seen.unwrap().unwrap().is_some());
+    cell.borough(&["--yes", "auth", "revoke", "user/ann", "--all"]).await.ended(0);
+    let ended = tokio::time::timeout(DEADLINE, watch.wait_with_output()).await.expect("it ends").unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(6), "{told}");
+    assert!(told.contains("ann has no grant"), "{told}");
+    cell.finish().await;
 }

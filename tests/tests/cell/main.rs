@@ -37,6 +37,7 @@ mod machine;
 mod named;
 mod node;
 mod output;
+mod overload;
 mod plan;
 mod port;
 mod preempt;

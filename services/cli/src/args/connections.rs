@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_gateway::ConnectionLimits;
+use borough_gateway::{CallLimits, ConnectionLimits, SEATS_MIN};
 use clap::Args;
 
 use super::number::whole;
@@ -27,6 +27,9 @@ pub struct ConnectionArguments {
     /// Close a connection without a valid token after this many milliseconds
     #[arg(long, default_value_t = 10_000, value_name = "MS", value_parser = whole(100..=600_000_u64))]
     pub unauthenticated_ms: u64,
+    /// Work on at most this many calls of gRPC at once; each class of calls and each caller has its share [default: 512]
+    #[arg(long, value_name = "N", value_parser = whole(SEATS_MIN..=1_000_000))]
+    pub calls_max: Option<u32>,
 }
 
 impl ConnectionArguments {
@@ -53,6 +56,9 @@ impl ConnectionArguments {
             limits.unauthenticated_per_peer = count(per_peer).min(limits.unauthenticated);
         }
         limits.unauthenticated_for = Duration::from_millis(self.unauthenticated_ms);
+        if let Some(calls) = self.calls_max {
+            limits.calls = CallLimits::of_seats(calls);
+        }
         Ok(limits)
     }
 }
@@ -67,6 +73,7 @@ mod tests {
             unauthenticated_max: all,
             unauthenticated_per_peer_max: peer,
             unauthenticated_ms: 500,
+            calls_max: None,
         }
     }
 

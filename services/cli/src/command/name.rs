@@ -1,6 +1,6 @@
 //! `name list` and `name watch`.
 
-use borough_client::{Client, EndpointFilter, EndpointItem, JobRef};
+use borough_client::{Client, EndpointItem, EndpointListFilter, JobRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
@@ -23,7 +23,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
             }
             let is_once = !list.watching.watch;
             let (user, name) = (job.user.clone(), job.name.clone());
-            let listed = EndpointFilter { user, job: name, selector: label.clone() };
+            let listed = EndpointListFilter { user, job: name, selector: label.clone() };
             let fetch = async |page: PageRequest| {
                 let is_first = page.page.is_empty();
                 let answer = client.endpoint_list_page(&listed, page).await?;

@@ -210,6 +210,7 @@ impl Control {
 
     /// Ends every role and waits for it.
     pub(crate) async fn stop(mut self) {
+        self.gateway.drain().await;
         self.workers_stop().await;
         self.cancelled.cancel();
         self.gateway.ended().await;

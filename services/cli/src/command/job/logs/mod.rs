@@ -44,10 +44,11 @@ pub(super) async fn logs(
     if jobs.is_empty() {
         jobs = jobs_shown(client, std::mem::take(&mut arguments.labels)).await?;
     }
-    let (arguments, mut first) = (&arguments, true);
     let mut each = Vec::with_capacity(jobs.len());
     for job in jobs {
-        each.push(all_logs(client, arguments, job, std::mem::take(&mut first), printer).await?);
+        let (mut all, known, cursor) = all_logs(client, &arguments, job, printer).await?;
+        all.says_absence = each.is_empty();
+        each.push((all, known, cursor));
     }
     if !arguments.follow {
         let mut codes = Vec::with_capacity(each.len());
@@ -70,13 +71,11 @@ fn code_of_all(codes: &[Code]) -> Code {
     }
 }
 
-/// What shows the output of one job, with the job and the position after which its watch begins. The `first` of several
-/// says for all of them that no gateway answers.
+/// What shows the output of one job, with the job and the position after which its watch begins.
 async fn all_logs<'a>(
     client: &'a Client,
     arguments: &JobLogArguments,
     job: JobRef,
-    first: bool,
     printer: &'a Printer,
 ) -> Result<(AllLogs<'a>, Job, Option<Cursor>), Failure> {
     let answer = client.job_get(&job).await?;
@@ -93,7 +92,7 @@ async fn all_logs<'a>(
         printer,
         failed: UnreadAttempts::default(),
         seen: AttemptsSeen::default(),
-        says_absence: first,
+        says_absence: true,
         is_absent: false,
     };
     Ok((all, known, answer.cursor))

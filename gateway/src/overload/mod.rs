@@ -1,0 +1,297 @@
+//! Overload: each class of calls has its share of a gateway, and within a class every caller.
+//!
+//! A call takes seats while it is worked on. Beyond its share it waits, for a short time, and is then answered with
+//! `RESOURCE_EXHAUSTED` and when to try again. Sessions of agents take no seats. A gateway that ends finishes the calls
+//! that it has begun, and refuses others.
+
+mod class;
+mod metrics;
+mod share;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Notify, oneshot};
+use tonic::Status;
+use tonic::body::Body;
+use tower::{Layer, Service};
+
+use crate::auth::Principal;
+use crate::status::{status_exhausted, status_unavailable};
+use class::{CallCharge, CallerKey};
+use metrics::CallMetrics;
+pub use share::{CallLimits, SEATS_MIN};
+use share::{Entry, Let, Seats, Ticket};
+use stream::HeldBody;
+
+/// How long a call waits for seats. Clients wait longer for an answer.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How long a call keeps its seats. One that lasts longer waits for its caller, or for an agent.
+const SEATED_MAX: Duration = Duration::from_secs(10);
+
+/// What a call that waits is told.
+enum Told {
+    Entered,
+    ThrownOut,
+}
+
+struct CallsShared {
+    seats: Mutex<SeatsHeld>,
+    metrics: CallMetrics,
+    ending: AtomicBool,
+    /// The last call has ended.
+    idle: Notify,
+}
+
+struct SeatsHeld {
+    seats: Seats,
+    waits: BTreeMap<Ticket, oneshot::Sender<Told>>,
+}
+
+impl SeatsHeld {
+    fn tell(&mut self, Let { entered, thrown_out }: Let) {
+        let mut tell = |ticket, told| {
+            if let Some(waits) = self.waits.remove(&ticket) {
+                // Its caller may have gone at this moment: then its guard gives the seats back.
+                waits.send(told).ok();
+            }
+        };
+        entered.into_iter().for_each(|ticket| tell(ticket, Told::Entered));
+        thrown_out.into_iter().for_each(|ticket| tell(ticket, Told::ThrownOut));
+    }
+}
+
+/// The calls of a gateway. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Calls(Arc<CallsShared>);
+
+impl Calls {
+    pub(crate) fn new(limits: CallLimits, registry: &mut Registry) -> Self {
+        let metrics = CallMetrics::default();
+        metrics.register(registry);
+        let seats = Mutex::new(SeatsHeld { seats: Seats::new(limits), waits: BTreeMap::new() });
+        Self(Arc::new(CallsShared { seats, metrics, ending: AtomicBool::new(false), idle: Notify::new() }))
+    }
+
+    /// Refuses every call from now on, and waits until those that have begun are done.
+    pub(crate) async fn end(&self) {
+        self.0.ending.store(true, Ordering::Release);
+        loop {
+            let idle = self.0.idle.notified();
+            if self.0.seats.lock().seats.used() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Waits for the seats of a call.
+    async fn enter(&self, charge: CallCharge) -> Result<CallSeat, Status> {
+        if self.0.ending.load(Ordering::Acquire) {
+            let text = "this gateway ends; ask another one, or again in a moment";
+            return Err(status_unavailable("GATEWAY_ENDING", text));
+        }
+        let waits = {
+            let mut held = self.0.seats.lock();
+            let (entry, changed) = held.seats.ask(charge.class, &charge.caller, charge.cost);
+            held.tell(changed);
+            let waits = match entry {
+                Entry::Open => None,
+                Entry::Full => return Err(self.refused(&charge)),
+                Entry::Waits(ticket) => {
+                    let (sender, told) = oneshot::channel();
+                    held.waits.insert(ticket, sender);
+                    Some((ticket, told))
+                }
+            };
+            self.0.metrics.note(&held.seats, charge.class);
+            waits
+        };
+        // From here on its end gives up the place, also if the caller goes.
+        let mut seat =
+            CallSeat { calls: self.clone(), charge, place: waits.map_or(Place::Seated, Place::Waits) };
+        let Place::Waits((_, told)) = &mut seat.place else { return Ok(seat) };
+        match tokio::time::timeout(WAIT_MAX, told).await {
+            Ok(Ok(Told::Entered)) => {
+                seat.place = Place::Seated;
+                Ok(seat)
+            }
+            Ok(Ok(Told::ThrownOut) | Err(_)) => {
+                seat.place = Place::Gone;
+                Err(self.refused(&seat.charge))
+            }
+            Err(_) => Err(self.refused(&seat.charge)),
+        }
+    }
+
+    fn refused(&self, charge: &CallCharge) -> Status {
+        self.0.metrics.refuse(charge.class);
+        let whose = match &charge.caller {
+            CallerKey::User(user) => format!("{user} asks for"),
+            CallerKey::Operator | CallerKey::Nobody => "operators ask for".to_owned(),
+        };
+        let text = format!(
+            "this gateway is busy: {whose} more at once than there is room for among calls of class {}; repeat it in a \
+             few seconds, or ask another gateway",
+            charge.class.name(),
+        );
+        status_exhausted("OVERLOADED", text)
+    }
+
+    /// Keeps a place among the streams for the answer to a call.
+    fn stream(&self, caller: &CallerKey) -> Result<StreamSeat, Status> {
+        let mut held = self.0.seats.lock();
+        if !held.seats.stream_open(caller) {
+            drop(held);
+            self.0.metrics.streams_refused.inc();
+            let text = "this gateway has as many streams as it may, in all or of this caller; end some, or ask another \
+                        gateway";
+            return Err(status_exhausted("STREAMS_FULL", text));
+        }
+        self.0.metrics.streams_note(&held.seats);
+        Ok(StreamSeat { calls: self.clone(), caller: caller.clone() })
+    }
+}
+
+/// Where a call is.
+enum Place {
+    Waits((Ticket, oneshot::Receiver<Told>)),
+    Seated,
+    /// It has left the queue, and has nothing to give back.
+    Gone,
+}
+
+/// The seats of a call, or its place in the queue. Its end gives them back.
+struct CallSeat {
+    calls: Calls,
+    charge: CallCharge,
+    place: Place,
+}
+
+impl Drop for CallSeat {
+    fn drop(&mut self) {
+        let shared = &self.calls.0;
+        let CallCharge { class, caller, cost, .. } = &self.charge;
+        let mut held = shared.seats.lock();
+        let is_seated = match &mut self.place {
+            Place::Seated => true,
+            Place::Gone => false,
+            Place::Waits((ticket, told)) => {
+                let still_waits = held.waits.remove(ticket).is_some();
+                if still_waits {
+                    held.seats.give_up(*class, caller, *ticket);
+                }
+                // It was let in at the moment in which its caller went.
+                !still_waits && matches!(told.try_recv(), Ok(Told::Entered))
+            }
+        };
+        if is_seated {
+            let changed = held.seats.done(*class, caller, *cost);
+            held.tell(changed);
+        }
+        shared.metrics.note(&held.seats, *class);
+        if held.seats.used() == 0 {
+            shared.idle.notify_waiters();
+        }
+    }
+}
+
+/// A place among the streams.
+struct StreamSeat {
+    calls: Calls,
+    caller: CallerKey,
+}
+
+impl Drop for StreamSeat {
+    fn drop(&mut self) {
+        let shared = &self.calls.0;
+        let mut held = shared.seats.lock();
+        held.seats.stream_close(&self.caller);
+        shared.metrics.streams_note(&held.seats);
+    }
+}
+
+/// Lets calls in by their class and caller. It stands behind the layer that knows the caller.
+#[derive(Clone)]
+pub(crate) struct OverloadLayer(Calls);
+
+impl OverloadLayer {
+    pub(crate) fn new(calls: Calls) -> Self {
+        Self(calls)
+    }
+}
+
+impl<S> Layer<S> for OverloadLayer {
+    type Service = Overload<S>;
+
+    fn layer(&self, inner: S) -> Overload<S> {
+        Overload { inner, calls: self.0.clone() }
+    }
+}
+
+/// A service behind an [`OverloadLayer`].
+#[derive(Clone)]
+pub(crate) struct Overload<S> {
+    inner: S,
+    calls: Calls,
+}
+
+impl<S, B> Service<Request<B>> for Overload<S>
+where
+    S: Service<Request<B>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let charge = request.extensions().get::<Principal>();
+        let charge = charge.and_then(|principal| CallCharge::of(request.uri().path(), principal));
+        // The service that is ready answers this request, and its copy the next.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let Some(charge) = charge else { return Box::pin(inner.call(request)) };
+        let calls = self.calls.clone();
+        Box::pin(async move {
+            let stream = charge.is_stream.then(|| calls.stream(&charge.caller)).transpose();
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(refused) => return Ok(refused.into_http()),
+            };
+            let seat = match calls.enter(charge).await {
+                Ok(seat) => seat,
+                Err(refused) => return Ok(refused.into_http()),
+            };
+            let mut answer = Box::pin(inner.call(request));
+            let in_time = tokio::time::timeout(SEATED_MAX, &mut answer).await;
+            drop(seat);
+            let answer = match in_time {
+                Ok(answer) => answer,
+                Err(_) => answer.await,
+            };
+            answer.map(|answer| match stream {
+                Some(stream) => answer.map(|body| Body::new(HeldBody::new(body, stream))),
+                None => answer,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Calls through the layer: who waits, who is refused, and how a gateway ends.
+
+use std::convert::Infallible;
+use std::sync::atomic::AtomicUsize;
+
+use borough_model::Name;
+use borough_model::access::Identity;
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tonic::Code;
+use tower::{ServiceExt as _, service_fn};
+
+use super::*;
+
+/// A gateway with few seats, and a service that answers when it may.
+#[derive(Clone)]
+struct Busy {
+    calls: Calls,
+    open: Arc<Semaphore>,
+    begun: Arc<AtomicUsize>,
+}
+
+impl Busy {
+    fn new() -> Self {
+        let limits = CallLimits { waiting_per_caller: 2, streams: 4, ..CallLimits::of_seats(16) };
+        let calls = Calls::new(limits, &mut Registry::default());
+        Self { calls, open: Arc::new(Semaphore::new(0)), begun: Arc::default() }
+    }
+
+    /// Begins a call of a user.
+    fn call(&self, user: &str, method: &str) -> JoinHandle<Result<Response<Body>, Status>> {
+        let mut request = Request::new(());
+        *request.uri_mut() = format!("/borough.v1.JobService/{method}").parse().unwrap();
+        let identity = Identity { user: Name::new(user).unwrap(), groups: Default::default() };
+        request.extensions_mut().insert(Principal::User(Arc::new(identity)));
+        let Self { open, begun, .. } = self.clone();
+        let inner = service_fn(move |_: Request<()>| {
+            let (open, begun) = (Arc::clone(&open), Arc::clone(&begun));
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                open.acquire().await.unwrap().forget();
+                // A stream that has nothing to say yet.
+                let waits = futures::stream::pending::<Result<Frame<Bytes>, Status>>();
+                Ok::<_, Infallible>(Response::new(Body::new(StreamBody::new(waits))))
+            }
+        });
+        let service = OverloadLayer::new(self.calls.clone()).layer(inner);
+        tokio::spawn(async move {
+            let answer = service.oneshot(request).await.unwrap();
+            match Status::from_header_map(answer.headers()) {
+                Some(status) if status.code() != Code::Ok => Err(status),
+                _ => Ok(answer),
+            }
+        })
+    }
+
+    async fn begun(&self, count: usize) {
+        while self.begun.load(Ordering::Relaxed) < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn used(&self) -> u32 {
+        self.calls.0.seats.lock().seats.used()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_one_user_is_refused_and_leaves_room_for_another() {
+    let busy = Busy::new();
+    let storm: Vec<_> = (0..50).map(|_| busy.call("hog", "StopJob")).collect();
+    busy.begun(1).await;
+    tokio::task::yield_now().await;
+    let before = busy.begun.load(Ordering::Relaxed);
+    let ann = busy.call("ann", "StopJob");
+    busy.begun(before + 1).await;
+    // Nothing is answered, so those of the storm that wait are refused in the end.
+    tokio::time::sleep(WAIT_MAX * 2).await;
+    assert_eq!(busy.begun.load(Ordering::Relaxed), before + 1);
+    busy.open.add_permits(100);
+    assert!(ann.await.unwrap().is_ok());
+    let (mut answered, mut refused) = (0, 0);
+    for call in storm {
+        match call.await.unwrap() {
+            Ok(_) => answered += 1,
+            Err(status) => {
+                refused += 1;
+                assert_eq!(status.code(), Code::ResourceExhausted);
+                assert!(status.message().contains("hog asks for more at once"), "{}", status.message());
+            }
+        }
+    }
+    assert_eq!((answered, refused), (before, 50 - before));
+    assert_eq!(busy.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_go_give_their_places_back() {
+    let busy = Busy::new();
+    let storm: Vec<_> = (0..20).map(|_| busy.call("hog", "GetJob")).collect();
+    busy.begun(1).await;
+    tokio::task::yield_now().await;
+    assert!(busy.used() > 0);
+    storm.iter().for_each(JoinHandle::abort);
+    for call in storm {
+        drop(call.await);
+    }
+    assert_eq!(busy.used(), 0);
+    let held = busy.calls.0.seats.lock();
+    assert!(held.waits.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_ends_finishes_what_it_has_begun_and_refuses_the_rest() {
+    let busy = Busy::new();
+    let begun = busy.call("ann", "SubmitJob");
+    busy.begun(1).await;
+    let calls = busy.calls.clone();
+    let ending = tokio::spawn(async move { calls.end().await });
+    tokio::task::yield_now().await;
+    let late = busy.call("ann", "SubmitJob").await.unwrap().unwrap_err();
+    assert_eq!(late.code(), Code::Unavailable);
+    assert!(!ending.is_finished());
+    busy.open.add_permits(1);
+    assert!(begun.await.unwrap().is_ok());
+    ending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_keeps_its_place_until_its_reader_goes() {
+    let busy = Busy::new();
+    busy.open.add_permits(100);
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(busy.call("hog", "Watch").await.unwrap().unwrap());
+    }
+    let refused = busy.call("hog", "Watch").await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(busy.used(), 0, "an open stream takes no seats");
+    let _other = busy.call("ann", "Watch").await.unwrap().unwrap();
+    streams.pop();
+    assert!(busy.call("hog", "Watch").await.unwrap().is_ok());
+}
