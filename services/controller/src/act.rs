@@ -154,9 +154,7 @@ impl ActionExecutor {
             }
             ControllerAction::RolloutPromote(job, revision) => self.rollout_promote(job, revision).await,
             ControllerAction::RolloutSurge(job, revision) => self.rollout_surge(job, revision).await,
-            ControllerAction::RolloutDone(job, revision, skipped) => {
-                self.rollout_done(job, revision, skipped).await
-            }
+            ControllerAction::RolloutDone(job, at, skipped) => self.rollout_done(job, at, skipped).await,
             ControllerAction::RolloutFail(job, revision, failure) => {
                 self.rollout_fail(job, revision, failure).await
             }

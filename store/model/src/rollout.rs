@@ -10,8 +10,12 @@
 //! Tasks that surge have the indexes after those of the owner. They count as available like any other, so that a task
 //! of the owner may be away for each of them. When the owner's tasks are settled, they end.
 
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use progress::{RolloutProgress, TaskProgress};
 
 use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_aside};
 use crate::id::{Incarnation, TaskId};
@@ -212,49 +216,6 @@ impl AttemptFit {
     /// Whether the attempt is to be resized in place.
     pub fn resize_wish(self) -> ResizeWish {
         if self == Self::Resizes { ResizeWish::Wanted } else { ResizeWish::None }
-    }
-}
-
-/// What of a task decides how far a rollout is with it.
-#[derive(Clone, Copy, Debug)]
-pub struct TaskProgress {
-    /// The version of its attempt, or of the last one; 0: it was never placed.
-    pub version: u32,
-    pub fit: AttemptFit,
-    pub state: TaskState,
-    pub is_healthy: bool,
-    pub failures: u32,
-}
-
-/// How far a rollout is, for people. It counts the tasks that the rollout concerns: those that it replaces or has
-/// replaced, and those that wait for their first attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RolloutProgress {
-    pub concerned: u32,
-    /// Those of them with an attempt of the version.
-    pub updated: u32,
-    /// The healthy ones of these.
-    pub healthy: u32,
-}
-
-impl RolloutProgress {
-    /// Takes a task below the job's count into account. `version` is that of the rollout, `kind` that of the job.
-    pub fn visit(&mut self, task: TaskProgress, version: u32, kind: JobKind) {
-        let is_new = task.version >= version;
-        let has_attempt = task.state != TaskState::Pending;
-        // Batch work replaces nothing, so every task that is not over still gets the version. An attempt that was
-        // replaced by a version that is taken back now has not failed, and has none after it yet.
-        let is_awaited = task.version == 0
-            || task.fit != AttemptFit::Fits
-            || kind == JobKind::Batch
-            || (!has_attempt && task.failures == 0);
-        if task.state == TaskState::Dead || !(is_new || is_awaited) {
-            return;
-        }
-        let updated = is_new && has_attempt;
-        self.concerned = self.concerned.saturating_add(1);
-        self.updated = self.updated.saturating_add(u32::from(updated));
-        self.healthy = self.healthy.saturating_add(u32::from(updated && task.is_healthy));
     }
 }
 

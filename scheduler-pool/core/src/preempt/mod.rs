@@ -8,8 +8,8 @@
 //!   (`borough_model::job::victims_below` computes the bound).
 //! - No victim can be spared: the task would not fit if any one of them stayed. Nodes are compared by the cost of their
 //!   evictions ([`PreemptionCost`]).
-//! - Within its band, a preemptor leaves a service as many tasks as the disruption budget of that service says. A higher
-//!   band exceeds a budget if no other victims suffice.
+//! - Within its band, a preemptor leaves a service as many tasks as the disruption budget of that service says. A
+//!   higher band exceeds a budget if no other victims suffice.
 //! - A victim has one preemptor. A task that is already leaving counts as gone, and is nobody's victim again.
 //! - Only filters decide: all of them run again on the node without the victims. Evictions free no ports, because the
 //!   ports of an ended attempt cool down first.
@@ -106,7 +106,8 @@ pub(crate) struct PreemptionRequest<'r> {
 }
 
 impl PreemptionRequest<'_> {
-    /// The band of the preemptor: a claim covers its own priority, and `below` is its priority or the least of its band.
+    /// The band of the preemptor: a claim covers its own priority, and `below` is its priority or the least of its
+    /// band.
     fn band(&self) -> Band {
         band(self.claim.map_or(self.below, |claim| claim.below.saturating_sub(1)))
     }

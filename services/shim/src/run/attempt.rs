@@ -17,7 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper, setsid};
 
 use super::helper::{Helper, Helpers};
-use super::helper_step::{HelperStep, MainStage};
+use super::helper_step::{HelperStep, MainStage, StartWish};
 use super::leftover::{children_reap, leftover_kill};
 use super::output::Output;
 use super::termination::{Termination, TerminationStep};
@@ -192,7 +192,8 @@ impl Shim {
         } else if self.task.is_some() {
             MainStage::Running
         } else {
-            MainStage::NotStarted { stopping: self.termination.order.is_some() }
+            let wish = if self.termination.order.is_some() { StartWish::Dropped } else { StartWish::Wanted };
+            MainStage::NotStarted(wish)
         }
     }
 

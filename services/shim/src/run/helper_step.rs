@@ -53,10 +53,7 @@ pub(super) enum HelperEnd {
 /// The progress of the attempt's own command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MainStage {
-    NotStarted {
-        /// The attempt is to end.
-        stopping: bool,
-    },
+    NotStarted(StartWish),
     Running,
     Ended {
         /// Its program was executed.
@@ -66,6 +63,14 @@ pub(super) enum MainStage {
         /// No other process of the attempt is left.
         swept: bool,
     },
+}
+
+/// Whether the attempt's own command is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartWish {
+    Wanted,
+    /// The attempt is to end.
+    Dropped,
 }
 
 /// What is due.
@@ -123,16 +128,18 @@ impl HelperRun {
 /// The next step of an attempt with these helpers.
 pub(super) fn helper_step(helpers: &[HelperRun], main: MainStage, now: Duration) -> HelperStep {
     match main {
-        MainStage::NotStarted { stopping } => before_step(helpers, stopping, now),
+        MainStage::NotStarted(wish) => before_step(helpers, wish, now),
         MainStage::Running => restart_step(helpers, now),
         MainStage::Ended { executed, kill_at, swept } => {
             if let Some(step) = beside_end_step(helpers, kill_at, now) {
                 return step;
             }
-            match (swept, executed) {
-                (false, _) => HelperStep::Sweep,
-                (true, true) => after_step(helpers, now),
-                (true, false) => HelperStep::Done,
+            if !swept {
+                HelperStep::Sweep
+            } else if executed {
+                after_step(helpers, now)
+            } else {
+                HelperStep::Done
             }
         }
     }
@@ -143,7 +150,8 @@ fn of_phase(helpers: &[HelperRun], when: HelperWhen) -> impl DoubleEndedIterator
 }
 
 /// First those before the command, one after the other; then those beside it, in their order; then the command.
-fn before_step(helpers: &[HelperRun], stopping: bool, now: Duration) -> HelperStep {
+fn before_step(helpers: &[HelperRun], wish: StartWish, now: Duration) -> HelperStep {
+    let stopping = wish == StartWish::Dropped;
     for (at, helper) in of_phase(helpers, HelperWhen::Before) {
         match helper.stage {
             HelperStage::Waiting if stopping => return HelperStep::MainSkip,
@@ -242,8 +250,8 @@ mod tests {
         HelperWhen::Beside,
         HelperWhen::After,
     ];
-    const BEGIN: MainStage = MainStage::NotStarted { stopping: false };
-    const STOPPING: MainStage = MainStage::NotStarted { stopping: true };
+    const BEGIN: MainStage = MainStage::NotStarted(StartWish::Wanted);
+    const STOPPING: MainStage = MainStage::NotStarted(StartWish::Dropped);
 
     fn ended(swept: bool) -> MainStage {
         MainStage::Ended { executed: true, kill_at: ms(500), swept }

@@ -6,10 +6,11 @@ mod overlap;
 mod promise;
 mod shrink;
 
-use borough_model::job::{HealthCheck, JobKind, JobSpec, JobState, PortSpec, Probe};
+use borough_model::job::{HealthCheck, HelperPhase, JobKind, JobSpec, JobState, PortSpec, Probe};
 use borough_model::node::{NodeFacts, NodeLive, NodeSeen};
 use borough_model::task::{
-    EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState,
+    EndReason, Exit, Health, HelperExit, HelperState, HelperStatus, Placement, PortAssignment, StopReason,
+    TaskEvent, TaskRow, TaskState,
 };
 use borough_model::{Incarnation, JobId, NodeId, TaskId};
 
@@ -176,6 +177,42 @@ async fn an_attempt_is_published_while_it_is_healthy_and_withdrawn_with_its_exit
     assert!(revision().await > first);
     assert_eq!(apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await, [ReportAnswer::Forget]);
     assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Pending);
+}
+
+#[tokio::test]
+async fn a_row_has_the_helpers_of_its_attempt_until_the_next_one_begins() {
+    let cell = world().await;
+    place(&cell, 0).await;
+    let helper = |state, code: Option<i32>| HelperStatus {
+        name: name("report"),
+        when: HelperPhase::After,
+        state,
+        restarts: 0,
+        exit: code.map(|code| HelperExit {
+            code: Some(code),
+            signal: None,
+            message: "x".repeat(999),
+            at_ms: 5,
+        }),
+    };
+    let with = |report: TaskReport, helper: HelperStatus| TaskReport { helpers: vec![helper], ..report };
+    let known = async || row(&cell, 0).await.unwrap().helpers.map(|helpers| helpers[0].clone());
+    let running = with(report(0, 1, ReportPhase::Running), helper(HelperState::Waiting, None));
+    apply(&cell, SOURCE, &[running.clone()]).await;
+    assert_eq!(known().await, Some(helper(HelperState::Waiting, None)));
+    let before = row(&cell, 0).await;
+    apply(&cell, SOURCE, &[running]).await;
+    assert_eq!(row(&cell, 0).await, before, "a repetition changes nothing");
+    // The last report has its end, and that of the attempt.
+    let released = with(exited(0, ReportPhase::Released), helper(HelperState::Ended, Some(4)));
+    assert_eq!(apply(&cell, SOURCE, &[released.clone()]).await, [ReportAnswer::Forget]);
+    let exit = known().await.unwrap().exit.unwrap();
+    assert_eq!((exit.code, exit.message.len()), (Some(4), 256));
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Pending);
+    place(&cell, 0).await;
+    assert_eq!(known().await, None);
+    apply(&cell, SOURCE, &[released]).await;
+    assert_eq!(known().await, None, "what is said of an earlier attempt comes too late");
 }
 
 #[tokio::test]

@@ -27,8 +27,8 @@ impl JobSpec {
         own.or_else(of_role).unwrap_or(self.task.weight)
     }
 
-    /// What a node holds for an attempt of one task: the resources of [`JobSpec::for_task`] with its helpers, without the
-    /// cost of the rest.
+    /// What a node holds for an attempt of one task: the resources of [`JobSpec::for_task`] with its helpers, without
+    /// the cost of the rest.
     pub fn resources_for(&self, index: u32) -> Cow<'_, Resources> {
         let own = self.overrides.get(&index).and_then(|own| own.resources.as_ref());
         let of_role = || self.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());

@@ -1,5 +1,6 @@
 //! Tasks: the row, its states, and the one state machine that every role uses.
 
+mod endpoint;
 mod gang;
 mod helper;
 pub mod machine;
@@ -8,6 +9,7 @@ mod over;
 mod resize;
 mod row;
 
+pub use endpoint::{Endpoint, EndpointPort};
 pub use gang::{GangRow, GangState};
 pub use helper::{HELPER_MESSAGE_BYTES_MAX, HelperExit, HelperState, HelperStatus};
 pub use machine::{
@@ -21,6 +23,6 @@ pub use resize::{
     RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, resize_next,
 };
 pub use row::{
-    Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, InAlloc, PortAssignment,
-    StopReason, TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, InAlloc, PortAssignment, StopReason, TaskRow,
+    TaskState, Verdict,
 };

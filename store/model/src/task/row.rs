@@ -506,33 +506,3 @@ pub enum EndReason {
     #[n(6)]
     NodeRebooted,
 }
-
-/// An endpoint as load balancers see it: the value of a name key.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
-pub struct Endpoint {
-    #[n(0)]
-    pub task: TaskId,
-    #[n(1)]
-    pub user: Name,
-    #[n(2)]
-    pub job: Name,
-    /// The attempt that serves. Once withdrawn it is never published again.
-    #[n(3)]
-    pub incarnation: Incarnation,
-    /// IP address or host name.
-    #[n(4)]
-    pub host: String,
-    #[n(5)]
-    pub ports: Vec<EndpointPort>,
-    /// The result of its probes.
-    #[n(6)]
-    pub health: Health,
-    /// Share of traffic relative to its siblings.
-    #[n(7)]
-    pub weight: u32,
-    #[n(8)]
-    pub node: Name,
-}
-
-/// A named port of an endpoint.
-pub type EndpointPort = PortAssignment;

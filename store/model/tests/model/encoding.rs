@@ -8,9 +8,9 @@ use crate::journal_sample::{journal_values, node_load};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
-    GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
-    PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, Spread, TaskOverride, Toleration,
-    TolerationOperator, UpdateSpec, spec_value,
+    GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec,
+    JobState, PortSpec, PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, Spread,
+    TaskOverride, Toleration, TolerationOperator, UpdateSpec, spec_value,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -20,8 +20,8 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, HelperState, InAlloc, PortAssignment,
-    StopReason, TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, HelperState, InAlloc,
+    PortAssignment, StopReason, TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 use serde_json::Value;

@@ -157,7 +157,8 @@ async fn a_change_that_is_resized_in_place_begins_no_surge_and_one_without_room_
     assert_eq!((world.rollout().await.resizes, world.rollout().await.surge), (false, 1));
 }
 
-/// Kubernetes #126033: a container that restarted while its resize was refused got the amounts that its node had refused.
+/// Kubernetes #126033: a container that restarted while its resize was refused got the amounts that its node had
+/// refused.
 #[tokio::test(start_paused = true)]
 async fn after_a_refused_resize_the_next_attempt_has_what_it_is_charged() {
     let world = World::with_two(20_000).await;

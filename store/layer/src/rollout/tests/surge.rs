@@ -236,3 +236,44 @@ async fn a_surging_task_without_an_attempt_is_charged_what_its_next_one_takes() 
         assert_eq!(world.charged().await, (cpu_millis, 1));
     }
 }
+
+/// What a node holds for the helpers of a task is charged with it, also where an override says what its command takes.
+#[tokio::test(start_paused = true)]
+async fn helpers_are_charged_with_their_tasks_and_a_change_of_them_replaces_attempts() {
+    use borough_model::job::{HelperPhase, HelperSpec};
+    let helper = |text: &str, when, cpu_millis| HelperSpec {
+        name: name(text),
+        when,
+        command: vec!["run".to_owned()],
+        environment: Default::default(),
+        cpu_millis,
+        memory_bytes: 1 << 20,
+        deadline_ms: None,
+    };
+    let with = |beside: u64| {
+        let mut spec = spec(3, 100, "one");
+        let own = Some(Resources { cpu_millis: 500, ..spec.task.resources.clone() });
+        spec.overrides.insert(1, TaskOverride { resources: own, ..TaskOverride::default() });
+        let beside = helper("logs", HelperPhase::Beside, beside);
+        spec.task.helpers = vec![helper("migrate", HelperPhase::Before, 200), beside];
+        spec
+    };
+    let world = World::new().await;
+    world.submit(&with(30)).await.unwrap();
+    assert_eq!(world.charged().await, (200 + 530 + 200, 3));
+    for index in 0..3 {
+        world.run(index).await;
+    }
+    assert_eq!(world.charged().await, (930, 3), "the rows hold the same");
+    world.submit(&with(150)).await.unwrap();
+    assert_eq!(world.charged().await, (250 + 650 + 250, 3));
+    assert!(!world.rollout().await.resizes, "helpers begin with their attempt only");
+    let mut shares = Vec::new();
+    for index in 0..3 {
+        assert_eq!(world.replace(world.job().await.revision, &[index]).await, 1);
+        world.again(index).await;
+        shares.push(world.row(index).await.unwrap().charge.resources.cpu_millis);
+    }
+    world.done().await;
+    assert_eq!((shares, world.charged().await), (vec![250, 650, 250], (1_150, 3)));
+}

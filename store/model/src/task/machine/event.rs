@@ -5,7 +5,8 @@ use crate::job::{JobKind, JobSpec, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{
-    Evicted, Exit, Health, HelperStatus, InAlloc, PortAssignment, ResizeRefused, StopReason, TaskState, Verdict,
+    Evicted, Exit, Health, HelperStatus, InAlloc, PortAssignment, ResizeRefused, StopReason, TaskState,
+    Verdict,
 };
 
 /// One attempt of a task on one node, as an agent names it.
