@@ -170,6 +170,9 @@ mod tests {
             network_bytes_per_s: u64::MAX,
             ..v1::Resources::default()
         };
+        let ports = vec![v1::Port { name: text(NAME), number: 65_535 }; 32];
+        let alloc = v1::InAlloc { attempt: attempt(), set: text(NAME), ports: ports.clone() };
+        within(&alloc, 4_096);
         let assignment = v1::Assignment {
             attempt: attempt(),
             cell: text(NAME),
@@ -177,7 +180,7 @@ mod tests {
             job: text(NAME),
             spec: None,
             spec_version: u32::MAX,
-            ports: vec![v1::Port { name: text(NAME), number: 65_535 }; 32],
+            ports,
             drain_delay_ms: u64::MAX,
             cards: vec![v1::AssignedCard { card: Some(card()), millis: u64::MAX }; 128],
             cpus: (0..65_536).collect(),
@@ -185,6 +188,8 @@ mod tests {
             exclusive_cores: true,
             healthy_after_ms: u64::MAX,
             resize: Some(v1::ResizeOrder { order: u64::MAX, resources: Some(amounts), signal: i32::MAX }),
+            alloc: Some(alloc),
+            is_alloc: true,
         };
         within(&assignment, ASSIGNMENT_BYTES_MAX);
         const { assert!(ASSIGNMENT_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX && SPEC_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX) };

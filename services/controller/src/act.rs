@@ -103,12 +103,7 @@ impl ActionExecutor {
         let writer = &self.writer;
         match action {
             ControllerAction::TasksUnwanted(job) => self.tasks_unwanted(job).await,
-            ControllerAction::TasksRevive(job) => {
-                let revive = |tx: Transaction, mut changes: ChangeSet, after| async move {
-                    Ok((task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
-                };
-                writer.sweep("task_revive", revive).await
-            }
+            ControllerAction::TasksRevive(job) => self.tasks_revive(job).await,
             ControllerAction::NodesServe(job, steps, serve, lacking) => {
                 nodes_serve(writer, job, steps, &serve, lacking).await
             }
@@ -172,6 +167,13 @@ impl ActionExecutor {
             ControllerAction::NodeDrain(_) => Ok(()),
             ControllerAction::TasksMove(reason, moves) => self.tasks_move(reason, moves).await,
         }
+    }
+
+    async fn tasks_revive(&self, job: JobId) -> StoreResult<()> {
+        let revive = |tx: Transaction, mut changes: ChangeSet, after| async move {
+            Ok((task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
+        };
+        self.writer.sweep("task_revive", revive).await
     }
 
     /// Carries out actions of jobs ([`acts_together`]) in one transaction. Returns those with more tasks than fit: they

@@ -213,7 +213,7 @@ impl StateDir {
                 json_read::<AttemptRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
             let within = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
             let of_helpers = within(path.join(HELPERS_DIR)).flat_map(|entry| within(entry.path()));
-            let sizes = within(path.clone()).chain(of_helpers);
+            let sizes = within(path).chain(of_helpers);
             // The space used on the disk: a sparse file is long and uses little.
             let size = |data: fs::Metadata| data.len().min(data.blocks().saturating_mul(512));
             let bytes = sizes.filter_map(|entry| entry.metadata().ok()).map(size).sum();

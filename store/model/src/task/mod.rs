@@ -3,6 +3,7 @@
 mod endpoint;
 mod gang;
 mod helper;
+mod in_alloc;
 pub mod machine;
 mod on_node;
 mod over;
@@ -12,6 +13,7 @@ mod row;
 pub use endpoint::{Endpoint, EndpointPort};
 pub use gang::{GangRow, GangState};
 pub use helper::{HELPER_MESSAGE_BYTES_MAX, HelperExit, HelperState, HelperStatus};
+pub use in_alloc::InAlloc;
 pub use machine::{
     Attempt, Effects, EndpointEffect, OwnerEffect, Placement, ResizeOrder, StartedProcess, TaskEvent,
     TaskRules, Transition, TransitionRefused, task_transition,
@@ -23,6 +25,6 @@ pub use resize::{
     RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, resize_next,
 };
 pub use row::{
-    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, InAlloc, PortAssignment, StopReason, TaskRow,
-    TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, PortAssignment, StopReason, TaskRow, TaskState,
+    Verdict,
 };

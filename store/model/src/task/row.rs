@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{GangId, Incarnation, Name, NodeId, TaskId};
 use crate::resource::Resources;
-use crate::task::{HelperStatus, Resize};
+use crate::task::{HelperStatus, InAlloc, Resize};
 
 /// The state of a task.
 #[derive(
@@ -149,21 +149,8 @@ pub struct TaskRow {
     /// The helpers of this attempt, or of the last one, as its agent has reported them; absent: it has none.
     #[n(31)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[expect(clippy::box_collection, reason = "few tasks have helpers, and a row has few bytes for them")]
     pub helpers: Option<Box<Vec<HelperStatus>>>,
-}
-
-/// The place of an attempt in an alloc.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
-pub struct InAlloc {
-    /// The task that is the alloc, of an alloc set.
-    #[n(0)]
-    pub alloc: TaskId,
-    /// The attempt of the alloc: with another one the alloc may be on another node.
-    #[n(1)]
-    pub attempt: Incarnation,
-    /// What it takes of the alloc.
-    #[n(2)]
-    pub resources: Resources,
 }
 
 /// An eviction of a task for one of higher priority.

@@ -86,7 +86,7 @@ fn a_set_takes_what_fits_an_empty_alloc_and_runs() {
     assert_eq!(refused(&member, Some((&stopping, &spec)), 0).as_deref(), Some("alloc_set"));
     let other = JobRow { alloc: None, ..row.clone() };
     assert_eq!(refused(&member, Some((&other, &spec)), 0).as_deref(), Some("alloc_set"), "a service");
-    let mut large = member.clone();
+    let mut large = member;
     large.task.resources.memory_bytes = 101 * MIB;
     let error = member_check(&large, Some((&row, &spec)), 0).unwrap_err();
     assert_eq!((error.path.as_str(), error.value.as_str()), ("task.resources", "memory 101MiB"));
@@ -100,7 +100,7 @@ fn a_set_takes_what_fits_an_empty_alloc_and_runs() {
 #[test]
 fn a_set_keeps_what_the_jobs_in_it_need_and_ends_after_them() {
     let ((row, spec), member) = (set(), file_spec(&member_file()).unwrap());
-    let mut smaller = spec.clone();
+    let mut smaller = spec;
     smaller.task.resources.memory_bytes = 64 * MIB;
     assert!(set_holds(&smaller, &member).is_ok(), "as much as its task takes");
     smaller.task.resources.memory_bytes -= 1;

@@ -87,7 +87,7 @@ proptest! {
             prop_assert_eq!(times.iter().map(amount).max(), Some(amount(&held)));
         }
         // More of anything never means less is held.
-        let mut more = helpers.clone();
+        let mut more = helpers;
         more.push(helper(9, HelperPhase::Beside, 1, 1));
         prop_assert!(fits_in(&held, &resources_with_helpers(&main, &more)));
     }

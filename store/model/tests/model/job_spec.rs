@@ -169,7 +169,7 @@ const REFUSED: &[Change] = &[
             HelperSpec { deadline_ms: Some(5_000), ..helper("d", HelperPhase::Beside) },
             HelperSpec {
                 environment: BTreeMap::from([("BOROUGH_HELPER".to_owned(), "x".to_owned())]),
-                ..before.clone()
+                ..before
             },
             HelperSpec {
                 command: vec!["run".to_owned(), "${NOPE} ${OWN}".to_owned()],

@@ -31,7 +31,7 @@ impl Auditor {
         });
         let asked = self.specs.get(&task.job).map(|spec| spec.resources_for(task.index).clone());
         let newest = self.jobs.get(&task.job).is_some_and(|job| job.spec_version == row.spec_version);
-        let takes = asked.filter(|_| newest).is_none_or(|asked| asked == place.resources);
+        let takes = asked.filter(|_| newest).is_none_or(|asked| *asked == place.resources);
         self.require(takes, "alloc_share", || format!("{task} takes {} of its alloc", place.resources));
     }
 

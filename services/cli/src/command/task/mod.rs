@@ -94,16 +94,15 @@ async fn tasks_list(
     };
     // A condition chooses tasks of jobs that are over as well.
     let has_ended = filter.ended || !filter.conditions.is_empty();
-    let others: &[_] = if !filter.job.is_empty() || !filter.node.is_empty() {
-        &[]
-    } else if filter.user.is_empty() && has_ended {
-        &[]
-    } else if has_ended {
-        &[("of every user", "borough task list --all")]
-    } else if filter.user.is_empty() {
-        &[("ended ones too", "borough task list --all --ended")]
-    } else {
-        &[("of every user", "borough task list --all"), ("ended ones too", "borough task list --ended")]
+    let is_narrow = !filter.job.is_empty() || !filter.node.is_empty();
+    let is_of_all = filter.user.is_empty();
+    let others: &[_] = match (is_of_all, has_ended) {
+        _ if is_narrow || (is_of_all && has_ended) => &[],
+        (_, true) => &[("of every user", "borough task list --all")],
+        (true, false) => &[("ended ones too", "borough task list --all --ended")],
+        (false, false) => {
+            &[("of every user", "borough task list --all"), ("ended ones too", "borough task list --ended")]
+        }
     };
     let none = NoRows {
         rows: "tasks",

@@ -179,6 +179,7 @@ async fn after_a_refused_resize_the_next_attempt_has_what_it_is_charged() {
             resources: spec(2, 40_000, "one").resources_for(1).into_owned(),
             spec_version: 2,
             gang: None,
+            alloc: None,
         };
         Ok(book.apply(task(1), &TaskEvent::Place(placement), changes.at_ms()).is_err())
     });

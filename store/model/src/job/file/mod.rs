@@ -236,7 +236,7 @@ fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
 /// Returns true if the field of the spec has a unit.
 fn is_measured(path: &str) -> bool {
     let ends = |end: &&str| path.ends_with(*end);
-    path.contains("resources.") || ["_ms", "_bytes", ".cpu", ".memory"].iter().any(|end| ends(end))
+    path.contains("resources.") || ["_ms", "_bytes", ".cpu", ".memory"].iter().any(ends)
 }
 
 /// The path in the file of a field of the spec. A field of the file has no unit in its name.
