@@ -26,6 +26,11 @@ fn task() -> v1::Task {
         host: hostile(),
         ports: vec![v1::Port { name: hostile(), number: 1 }],
         exit: Some(exit),
+        helpers: vec![v1::HelperStatus {
+            name: hostile(),
+            exit: Some(v1::HelperExit { message: hostile(), ..v1::HelperExit::default() }),
+            ..v1::HelperStatus::default()
+        }],
         ..v1::Task::default()
     }
 }
