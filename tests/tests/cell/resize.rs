@@ -167,6 +167,8 @@ async fn in_force(cell: &TestCell, version: u32, charge: (u64, u64), before: &[T
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_order_survives_its_agent_and_the_control_process() {
     let mut cell = TestCell::start(options!().nodes(1)).await;
+    // Both at a time.
+    const UPDATE: &str = "update: {healthy_after: 300ms, unavailable_max: 2}\n";
     cell.run("web.yaml", &web(SLEEPS, "10m", "64MiB", UPDATE)).await;
     let before = healthy(&cell).await;
     let agent = cell.agent_found("alpha-1").await;

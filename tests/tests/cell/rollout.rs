@@ -438,7 +438,9 @@ async fn a_rollout_says_that_a_surging_task_has_no_node() {
         let update = format!("{{healthy_after: 300ms, surge_max: 1{more}}}");
         let text =
             web("exec sleep 600", "progress_deadline: 4s\n").replace("{healthy_after: 300ms}", &update);
+        // Other amounts alone would be tried in place first.
         text.replace("cpu: 10m", &format!("cpu: {cpu}"))
+            .replace("sleep 600", &format!("sleep 600.{}", cpu.len()))
     };
     cell.run("web.yaml", &file("10m", "")).await;
     let large = cell.file("large.yaml", &file("900", ""));

@@ -198,14 +198,14 @@ async fn a_row_has_the_helpers_of_its_attempt_until_the_next_one_begins() {
     let with = |report: TaskReport, helper: HelperStatus| TaskReport { helpers: vec![helper], ..report };
     let known = async || row(&cell, 0).await.unwrap().helpers.map(|helpers| helpers[0].clone());
     let running = with(report(0, 1, ReportPhase::Running), helper(HelperState::Waiting, None));
-    apply(&cell, SOURCE, &[running.clone()]).await;
+    apply(&cell, SOURCE, std::slice::from_ref(&running)).await;
     assert_eq!(known().await, Some(helper(HelperState::Waiting, None)));
     let before = row(&cell, 0).await;
     apply(&cell, SOURCE, &[running]).await;
     assert_eq!(row(&cell, 0).await, before, "a repetition changes nothing");
     // The last report has its end, and that of the attempt.
     let released = with(exited(0, ReportPhase::Released), helper(HelperState::Ended, Some(4)));
-    assert_eq!(apply(&cell, SOURCE, &[released.clone()]).await, [ReportAnswer::Forget]);
+    assert_eq!(apply(&cell, SOURCE, std::slice::from_ref(&released)).await, [ReportAnswer::Forget]);
     let exit = known().await.unwrap().exit.unwrap();
     assert_eq!((exit.code, exit.message.len()), (Some(4), 256));
     assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Pending);
