@@ -1,8 +1,8 @@
 //! The control process is killed at each step of rollouts, again and again. They end as if nothing had happened.
 //!
 //! `dev` is the control process: gateway, scheduler workers, controller and store. Its agents go on. The test watches
-//! what changes, and kills `dev` with SIGKILL at the change whose kind has had the fewest kills so far. So each kind of
-//! transition gets its turn, and all get about as many.
+//! what changes, and kills `dev` with SIGKILL at the change whose kind has had the fewest kills so far, or after a few
+//! others. So each kind of transition gets its turn.
 //!
 //! The suite kills a few times. 200 kills take some minutes:
 //!
@@ -23,6 +23,8 @@ const TASKS: u32 = 3;
 const NODES: [&str; 2] = ["alpha-1", "alpha-2"];
 /// With every so many kills of the control process, the agents are killed too.
 const AGENT_KILLS: usize = 4;
+/// The most transitions without a kill.
+const QUIET_MAX: usize = 5;
 
 /// What a version of the job is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ struct Crashes {
     tasks: BTreeMap<u32, TaskState>,
     job: String,
     kills: BTreeMap<String, usize>,
+    /// Transitions since the last kill.
+    since: usize,
 }
 
 impl Crashes {
@@ -84,13 +88,18 @@ impl Crashes {
         }
     }
 
-    /// Whether the control process is killed at this transition: at the kinds that have had the fewest kills.
+    /// Whether the control process is killed at this transition: at the kinds that have had the fewest kills, and after
+    /// a few others, since some kinds are rare.
     fn is_due(&mut self, kind: String, most: usize) -> bool {
         let fewest = self.kills.values().min().copied().unwrap_or(0);
+        self.since += 1;
         let of_kind = self.kills.entry(kind).or_default();
-        let due = *of_kind <= fewest;
-        *of_kind += usize::from(due && most > 0);
-        due && most > 0
+        let due = (*of_kind <= fewest || self.since >= QUIET_MAX) && most > 0;
+        *of_kind += usize::from(due);
+        if due {
+            self.since = 0;
+        }
+        due
     }
 }
 
@@ -201,6 +210,7 @@ async fn crashed(kills: usize) -> BTreeMap<String, usize> {
             cell.borough(&["task", "logs", &format!("web/{index}")]).await.ended(0).prints(&word);
         }
         before = after;
+        eprintln!("version {version}, {release:?}: {} of {kills} kills", crashes.total());
     }
     let count = crashes.total();
     assert!(count >= kills, "{count} of {kills}: {:?}", crashes.kills);
