@@ -22,7 +22,7 @@ use tonic::Status;
 
 use super::need::{PlannedResizes, nodes_before, planned_needs};
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
-use crate::status::refusal_of_fixed;
+use crate::status::{refusal_of_fixed, status_from_validation};
 
 /// The spec as it would be admitted, with its scheduler: the named one, that of the running job, or the choice of
 /// `rules`.
@@ -91,6 +91,7 @@ fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
 
 /// Plans `spec` without submitting it.
 pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
+    cell.state(|state| alloc_checked(state, spec))?.map_err(|error| status_from_validation(&[error]))?;
     let (mut response, rollout) = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
         let before = cell.state(|state| {
@@ -234,10 +235,6 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         ..v1::PlanJobResponse::default()
     };
     let mut rollout = PlannedRollout::default();
-    if let Err(error) = alloc_checked(state, live.map(|row| &**row), spec) {
-        response.refusal = format!("job {}/{}: {error}", spec.user, spec.name);
-        return (response, rollout);
-    }
     if let Some((row, current)) = &current {
         if row.state == JobState::Stopping {
             response.refusal = format!(
@@ -284,7 +281,8 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
 }
 
 /// Checks what a submission checks about allocs.
-fn alloc_checked(state: &MirrorState, live: Option<&JobRow>, spec: &JobSpec) -> Result<(), FieldError> {
+fn alloc_checked(state: &MirrorState, spec: &JobSpec) -> Result<(), FieldError> {
+    let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
     let with_spec = |row: &JobRow| Some((row.clone(), state.spec_of(row)?.in_force(row)));
     let alive = |row: &JobRow| {
         let members = row.alloc_members().unwrap_or_default().iter();
@@ -368,6 +366,7 @@ fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
         victims: task.victims.iter().map(victim_message).collect(),
         again: task.again,
         from: String::new(),
+        alloc: task.alloc.map(|(set, index)| format!("{set}/{index}")).unwrap_or_default(),
     };
     response.placements = dry.placements.into_iter().map(placement).collect();
     response.placements.sort_by_key(|placement| placement.index);

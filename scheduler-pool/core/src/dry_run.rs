@@ -52,6 +52,8 @@ pub struct DryRunTask {
     pub victims: Vec<VictimReport>,
     /// True if a rollout would end an attempt of the task first. Its ports are not known then.
     pub again: bool,
+    /// The alloc that it would be in: its set, and its index there.
+    pub alloc: Option<(Name, u32)>,
 }
 
 impl DryRunTask {
@@ -159,8 +161,9 @@ fn resident(tables: &CellTables, job: JobId, count: u32) -> (u32, Vec<u32>) {
 fn task_named(tables: &CellTables, placement: PlannedPlacement) -> Option<DryRunTask> {
     let name = tables.node_name(placement.node)?.clone();
     let victims = victim_reports(tables, &placement);
-    let PlannedPlacement { task, node, ports, held, .. } = placement;
-    Some(DryRunTask { index: task.index, node, name, ports, held, victims, again: false })
+    let PlannedPlacement { task, node, ports, held, alloc, .. } = placement;
+    let alloc = alloc.and_then(|place| Some((tables.job(place.alloc.job)?.name.clone(), place.alloc.index)));
+    Some(DryRunTask { index: task.index, node, name, ports, held, victims, again: false, alloc })
 }
 
 /// The row that the submission would write, under an id that no job has.

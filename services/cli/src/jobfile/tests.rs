@@ -238,14 +238,14 @@ fn values_of_another_kind_are_refused() {
     check(
         &yaml_problems(text),
         &expect![[r#"
-        job.yaml:1:7: name: a list; accepted: a text
-        job.yaml:2:7: kind: "servce", did you mean "service"?; accepted: service, batch, daemon
-        job.yaml:3:11: priority: "high"; accepted: 0 to 399, or best_effort, batch, production or monitoring
-        job.yaml:5:12: task.command: "sleep 60"; accepted: a list of the program and its arguments, such as [sleep, 60]
-        job.yaml:6:24: task.environment["DEBUG"]: true; accepted: a text; in quotes where true is meant as one
-        job.yaml:7:15: constraints[0]: "rack is r1"; accepted: ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, and at the end `prefer 1` to `prefer 100` where it is a wish
-        job.yaml:8:10: restart: "sometimes"; accepted: always, on_failure, never
-        job.yaml:9:20: overrides["first"]: the key is no task's index; accepted: whole numbers from 0"#]],
+            job.yaml:1:7: name: a list; accepted: a text
+            job.yaml:2:7: kind: "servce", did you mean "service"?; accepted: service, batch, daemon, alloc_set
+            job.yaml:3:11: priority: "high"; accepted: 0 to 399, or best_effort, batch, production or monitoring
+            job.yaml:5:12: task.command: "sleep 60"; accepted: a list of the program and its arguments, such as [sleep, 60]
+            job.yaml:6:24: task.environment["DEBUG"]: true; accepted: a text; in quotes where true is meant as one
+            job.yaml:7:15: constraints[0]: "rack is r1"; accepted: ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, and at the end `prefer 1` to `prefer 100` where it is a wish
+            job.yaml:8:10: restart: "sometimes"; accepted: always, on_failure, never
+            job.yaml:9:20: overrides["first"]: the key is no task's index; accepted: whole numbers from 0"#]],
     );
 }
 

@@ -106,6 +106,8 @@ pub(crate) struct PlacementOutput {
     pub(crate) again: bool,
     /// The node of that attempt; null: it has none, or the gateway does not say.
     pub(crate) from: Option<Foreign>,
+    /// The alloc that it goes into; null: none.
+    pub(crate) alloc: Option<Foreign>,
 }
 
 /// Tasks of a running job that need the same.
@@ -128,6 +130,7 @@ impl PlanView {
             victims: placed.victims.into_iter().map(VictimView::from).collect(),
             again: placed.again,
             from: Some(Foreign::from(placed.from)).filter(|from| !from.is_empty()),
+            alloc: Some(Foreign::from(placed.alloc)).filter(|alloc| !alloc.is_empty()),
         };
         let need = |need: v1::PlannedNeed| NeedOutput {
             need: word(need.need().as_str_name(), ""),
@@ -190,8 +193,9 @@ impl PlanView {
                     placed.from.as_ref().map(|from| format!(", moved from {from}")).unwrap_or_default()
                 }
             };
+            let alloc = placed.alloc.as_ref().map(|alloc| format!(" in alloc {alloc}")).unwrap_or_default();
             text.push_str(&format!(
-                "place task {}{again} on {}{from}{ports}{held}\n",
+                "place task {}{again}{alloc} on {}{from}{ports}{held}\n",
                 placed.index, placed.node
             ));
             text.push_str(&victims_text(&placed.victims, None));

@@ -207,7 +207,9 @@ fn a_task_as_json() {
               },
               "charge": null,
               "surges": false,
-              "resize": null
+              "resize": null,
+              "alloc": null,
+              "inside": []
             }"#]],
     );
 }

@@ -48,6 +48,7 @@ fn a_plan() {
             victims: vec![victim("low", 3)],
             again: true,
             from: "alpha-2".to_owned(),
+            alloc: String::new(),
         }],
         unplaced: vec![explanation()],
         refusal: "only count and priority can change".to_owned(),
