@@ -95,6 +95,10 @@ impl PinnedTasks {
         let mut helped: BTreeSet<TaskId> = BTreeSet::new();
         for node in events.freed.iter().chain(&events.leaving) {
             helped.extend(self.of_node.get(node).into_iter().flatten());
+            // The allocs there may take tasks again.
+            let there = (!self.of_set.is_empty()).then(|| tables.nodes.resident.on(tables.nodes.id(*node)));
+            let sets = there.into_iter().flatten().filter_map(|(task, _)| self.of_set.get(&task.job));
+            helped.extend(sets.flatten());
         }
         if events.domains_changed {
             helped.extend(self.of_node.get(&UNKNOWN).into_iter().flatten());

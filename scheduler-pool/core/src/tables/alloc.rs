@@ -6,8 +6,8 @@ use borough_model::resource::resources_less;
 use borough_model::task::InAlloc;
 use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId, TaskRow, TaskState};
 
-use super::CellTables;
 use super::resident::ResidentState;
+use super::{CellTables, NodeGate};
 
 /// A task that is in an alloc, or comes back to it.
 #[derive(Clone, Debug)]
@@ -130,13 +130,16 @@ pub(crate) struct AllocPlace {
 }
 
 impl CellTables {
-    /// An alloc as a task finds it; `None` if the alloc takes no tasks now: it waits for a node, starts, or ends.
+    /// An alloc as a task finds it; `None` if the alloc takes no tasks now: it waits for a node, starts, ends, or is about
+    /// to leave a drained node.
     /// `given` is what a plan has given out besides.
     pub(crate) fn alloc_place(&self, alloc: TaskId, task: TaskId, given: &AllocsGiven) -> Option<AllocPlace> {
         let slot = self.jobs.get(&alloc.job)?.task(alloc.index)?;
         let node = slot.node.filter(|_| slot.state == Some(TaskState::Running) && !slot.assumed)?;
         let resident = self.nodes.resident.one(node, alloc)?;
-        if resident.state != ResidentState::Running {
+        let gate = self.nodes.gate(self.nodes.ordinal(node)?);
+        let is_open = matches!(gate, NodeGate::Open | NodeGate::Cordoned);
+        if resident.state != ResidentState::Running || !is_open {
             return None;
         }
         let mut free = self.nodes.resident.charge(resident)?.clone();

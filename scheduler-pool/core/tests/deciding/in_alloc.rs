@@ -134,6 +134,13 @@ fn a_task_follows_its_alloc_and_takes_no_other_place_meanwhile() {
     allocs_run(&mut stored);
     assert_eq!(placed(&round(&mut stored, &mut snapshot)), BTreeMap::from([(of(WEB, 0), 0)]));
     assert_ne!(node_of(&stored, of(WEB, 0)), Some(before));
+    // The alloc is about to leave a drained node, so a task that begins again waits.
+    let now = node_of(&stored, of(SET, 0)).expect("it runs");
+    ends(&mut stored, of(WEB, 0));
+    stored.node_change(now, |row| (row.schedulable, row.draining) = (false, true));
+    assert_eq!(round(&mut stored, &mut snapshot).placements, []);
+    stored.node_change(now, |row| (row.schedulable, row.draining) = (true, false));
+    assert_eq!(placed(&round(&mut stored, &mut snapshot)), BTreeMap::from([(of(WEB, 0), 0)]));
     // Without that alloc it is free to go elsewhere.
     stored.job_change(SET, |row| row.count = 1);
     ends(&mut stored, of(WEB, 1));

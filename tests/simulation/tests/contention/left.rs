@@ -45,6 +45,7 @@ async fn left(commits: bool) -> TaskState {
         resources: spec.task.resources.clone(),
         spec_version: 1,
         gang: Some((GANG, 1)),
+        alloc: None,
     };
     let holds = [GangHold { task: member, placement, node_revision: None }];
     let begun = cell.change("worker", "gather", async |tx, changes| {
