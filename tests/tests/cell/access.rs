@@ -124,24 +124,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .await
         .ended(0)
         .prints("has role runner, for the own jobs of its members");
-    // Nobody takes the production band.
-    let web = cell.file("web.yaml", &format!("name: web\n{}", BATCH.replace("kind: batch\n", "")));
-    let refused = with_token(&cell, &ann, &["job", "run", "--detach", &web]).await.ended(6);
-    refused.warns("ann has no quota in the production band").warns("borough quota set ann --band production");
-    with_token(&cell, &ann, &["job", "plan", &web])
-        .await
-        .ended(2)
-        .warns("has no quota in the production band");
-    let token = ann.display().to_string();
-    let edit = ["--yes", "--token-file", &token, "--user", "ann", "job", "edit", "crunch"];
-    let editor = [("VISUAL", ""), ("EDITOR", "sed -i -e '/^priority:/d' -e '$ a priority: 200'")];
-    cell.borough_with(&edit, &editor).await.ended(6).warns("has no quota in the production band");
-    cell.borough(&["quota", "set", "ann", "--band", "production", "--tasks", "2"]).await.ended(0);
-    until("the quota at the gateway", || async {
-        let ran = with_token(&cell, &ann, &["job", "run", "--detach", &web]).await;
-        (ran.code == Some(0)).then_some(())
-    })
-    .await;
+    production_is_for_quotas(&cell, &ann).await;
     // Another user gets the right to stop it, and a denial takes it away again, whatever else is granted.
     cell.borough(&["auth", "grant", "user/bob", "--role", "maintainer"]).await.ended(0);
     with_token(&cell, &bob, &["job", "status", "ann/crunch"]).await.ended(0).prints("crunch");
@@ -168,6 +151,24 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .prints("administer");
     cell.borough(&["auth", "whoami"]).await.ended(0).warns("an operator, in the name of tester");
     cell.finish().await;
+}
+
+/// Nobody takes the production band without a quota or a right.
+async fn production_is_for_quotas(cell: &TestCell, ann: &Path) {
+    let web = cell.file("web.yaml", &format!("name: web\n{}", BATCH.replace("kind: batch\n", "")));
+    let refused = with_token(cell, ann, &["job", "run", "--detach", &web]).await.ended(6);
+    refused.warns("ann has no quota in the production band").warns("borough quota set ann --band production");
+    with_token(cell, ann, &["job", "plan", &web]).await.ended(2).warns("has no quota in the production band");
+    let token = ann.display().to_string();
+    let edit = ["--yes", "--token-file", &token, "--user", "ann", "job", "edit", "crunch"];
+    let editor = [("VISUAL", ""), ("EDITOR", "sed -i -e '/^priority:/d' -e '$ a priority: 200'")];
+    cell.borough_with(&edit, &editor).await.ended(6).warns("has no quota in the production band");
+    cell.borough(&["quota", "set", "ann", "--band", "production", "--tasks", "2"]).await.ended(0);
+    until("the quota at the gateway", || async {
+        let ran = with_token(cell, ann, &["job", "run", "--detach", &web]).await;
+        (ran.code == Some(0)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

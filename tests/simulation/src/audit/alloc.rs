@@ -29,7 +29,7 @@ impl Auditor {
         self.require(is_open, "alloc_open", || {
             format!("{task} is placed into {place:?}, which is {holder:?}")
         });
-        let asked = self.specs.get(&task.job).map(|spec| spec.resources_for(task.index).clone());
+        let asked = self.specs.get(&task.job).map(|spec| spec.resources_for(task.index));
         let newest = self.jobs.get(&task.job).is_some_and(|job| job.spec_version == row.spec_version);
         let takes = asked.filter(|_| newest).is_none_or(|asked| *asked == place.resources);
         self.require(takes, "alloc_share", || format!("{task} takes {} of its alloc", place.resources));
@@ -39,7 +39,7 @@ impl Auditor {
     pub(super) fn alloc_check(&mut self, task: TaskId) {
         let place = self.tasks.get(&task).and_then(|row| row.in_alloc()).map(|place| place.alloc);
         let is_alloc = self.jobs.get(&task.job).is_some_and(|job| job.alloc_members().is_some());
-        let Some(alloc) = place.or(is_alloc.then_some(task)) else { return };
+        let Some(alloc) = place.or_else(|| is_alloc.then_some(task)) else { return };
         let Some(holder) = self.tasks.get(&alloc).cloned() else { return };
         let mut given = Resources::default();
         let (mut left, mut elsewhere) = (None, None);
@@ -47,7 +47,7 @@ impl Auditor {
             let Some(place) = row.in_alloc().filter(|place| place.alloc == alloc) else { continue };
             if place.attempt == holder.incarnation && holder.state.is_charged() {
                 resources_count(&mut given, &place.resources);
-                elsewhere = elsewhere.or((row.node != holder.node).then_some(row.id));
+                elsewhere = elsewhere.or_else(|| (row.node != holder.node).then_some(row.id));
             } else if matches!(row.state, TaskState::Starting | TaskState::Running) {
                 left = left.or(Some(row.id));
             }
