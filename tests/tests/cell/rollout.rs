@@ -440,7 +440,7 @@ async fn a_rollout_says_that_a_surging_task_has_no_node() {
             web("exec sleep 600", "progress_deadline: 4s\n").replace("{healthy_after: 300ms}", &update);
         // Other amounts alone would be tried in place first.
         text.replace("cpu: 10m", &format!("cpu: {cpu}"))
-            .replace("sleep 600", &format!("sleep 600.{}", cpu.len()))
+            .replace("sleep 600", &format!("sleep 600.{}", cpu.trim_end_matches('m')))
     };
     cell.run("web.yaml", &file("10m", "")).await;
     let large = cell.file("large.yaml", &file("900", ""));
