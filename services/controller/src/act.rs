@@ -314,6 +314,14 @@ impl ActionExecutor {
         self.writer.change("task_surge_end", end).await
     }
 
+    /// Revives the tasks that a job had given up and wants again.
+    async fn tasks_revive(&self, job: JobId) -> StoreResult<()> {
+        let revive = |tx: Transaction, mut changes: ChangeSet, after| async move {
+            Ok((task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
+        };
+        self.writer.sweep("task_revive", revive).await
+    }
+
     /// Ends the tasks of a job that it does not want any more.
     async fn tasks_unwanted(&self, job: JobId) -> StoreResult<()> {
         let stop = |tx: Transaction, mut changes: ChangeSet, after| async move {

@@ -189,7 +189,8 @@ pub fn node_actions(
     actions
 }
 
-/// Attempts on a node in allocs that end, are gone, or have begun again. The node is ready, so none of its tasks is lost.
+/// Attempts on a node in allocs that end, are gone, or have begun again. The node is ready, so none of its tasks is
+/// lost.
 fn alloc_left(state: &MirrorState, node: NodeId) -> Vec<(TaskId, Incarnation)> {
     let stays = |task: &TaskRow| match task.in_alloc() {
         Some(place) => state.tasks().get(&place.alloc).is_some_and(|alloc| {
@@ -276,8 +277,8 @@ fn daemons_there(
     there.map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs and those in allocs, and how many healthy
-/// ones the disruption budgets of their jobs allow. `now_ms` is wall time since 1970.
+/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs and those in allocs. Also
+/// how many healthy ones the disruption budgets of their jobs allow. `now_ms` is wall time since 1970.
 fn departures(
     state: &MirrorState,
     node: NodeId,

@@ -130,9 +130,8 @@ pub(crate) struct AllocPlace {
 }
 
 impl CellTables {
-    /// An alloc as a task finds it; `None` if the alloc takes no tasks now: it waits for a node, starts, ends, or is about
-    /// to leave a drained node.
-    /// `given` is what a plan has given out besides.
+    /// An alloc as a task finds it; `None` if the alloc takes no tasks now: it waits for a node, starts, ends, or is
+    /// about to leave a drained node. `given` is what a plan has given out besides.
     pub(crate) fn alloc_place(&self, alloc: TaskId, task: TaskId, given: &AllocsGiven) -> Option<AllocPlace> {
         let slot = self.jobs.get(&alloc.job)?.task(alloc.index)?;
         let node = slot.node.filter(|_| slot.state == Some(TaskState::Running) && !slot.assumed)?;

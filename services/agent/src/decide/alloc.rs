@@ -23,8 +23,8 @@ pub(super) fn alloc_runs(state: &AgentState, desired: &Desired, assignment: &v1:
     state.attempts.get(&id).is_some_and(|alloc| alloc.phase() == Phase::Running)
 }
 
-/// Returns true if an attempt is in the alloc and not released yet. Whatever ends the alloc, what is in it uses what the
-/// alloc holds until then.
+/// Returns true if an attempt is in the alloc and not released yet. Whatever ends the alloc, what is in it uses what
+/// the alloc holds until then.
 pub(super) fn is_occupied(state: &AgentState, id: &AttemptId, attempt: &AttemptState) -> bool {
     let is_alloc = attempt.assignment.as_ref().is_some_and(|assignment| assignment.is_alloc);
     let is_inside = |other: &AttemptState| {

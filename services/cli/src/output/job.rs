@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::changes::{ChangedField, changes_text};
 use super::daemon::DaemonNodesView;
 use super::table::Tabular;
-use super::task::{TaskOutput, tasks_table};
+use super::task::{TaskOutput, inside_text, tasks_table};
 use super::text::{facts, tally, time, word};
 use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text, healthy_of};
 
@@ -285,20 +285,12 @@ impl JobStatusView {
             text.push('\n');
             text.push_str(&tasks_table(&self.tasks, style));
         }
-        let allocs: String = self.tasks.iter().filter_map(TaskOutput::inside_line).collect();
-        if !allocs.is_empty() {
-            text.push('\n');
-            text.push_str(&allocs);
-        }
+        text.push_str(&inside_text(&self.tasks));
         let (failing, unplaced): (Vec<_>, Vec<_>) =
             self.unplaced.iter().cloned().partition(|explanation| explanation.failures > 0);
-        if !unplaced.is_empty() {
+        for explained in [&unplaced, &self.unhealthy].into_iter().filter(|explained| !explained.is_empty()) {
             text.push('\n');
-            text.push_str(&explanations_text(&unplaced));
-        }
-        if !self.unhealthy.is_empty() {
-            text.push('\n');
-            text.push_str(&explanations_text(&self.unhealthy));
+            text.push_str(&explanations_text(explained));
         }
         // The table says already how they ended.
         let failing: usize = failing.iter().map(|explanation| explanation.indexes.len()).sum();

@@ -241,7 +241,7 @@ impl TaskOutput {
     }
 
     /// A line about what is in it; `None` if nothing is.
-    pub(super) fn inside_line(&self) -> Option<String> {
+    fn inside_line(&self) -> Option<String> {
         let inside = self.inside_text();
         (!inside.is_empty()).then(|| format!("in {}/{}/{}: {inside}\n", self.user, self.job, self.index))
     }
@@ -263,6 +263,12 @@ impl TaskOutput {
     fn health_text(&self) -> String {
         if self.state == "running" { self.health.clone() } else { String::new() }
     }
+}
+
+/// A paragraph with a line for each alloc that has something in it.
+pub(super) fn inside_text(tasks: &[TaskOutput]) -> String {
+    let lines: String = tasks.iter().filter_map(TaskOutput::inside_line).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// Named ports: `http:8080, admin:8081`.

@@ -1,5 +1,5 @@
-//! Allocs leave their nodes with the tasks in them. What an alloc has given out is in the rows of these tasks, and nowhere
-//! else.
+//! Allocs leave their nodes with the tasks in them. What an alloc has given out is in the rows of these tasks, and
+//! nowhere else.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(crate) async fn allocs_leaving(
     let mut leaving = AllocsLeaving::default();
     for attempt in attempts {
         let inside: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> =
-            members.iter().map(|member| (member.row.id, member.inside(*attempt))).collect();
+            members.iter().map(|member| (member.row.id, member.inside(attempt.0, attempt.1))).collect();
         let of = |member: &LeavingMember| inside.get(&member.row.id).cloned().unwrap_or_default();
         if !members.iter().all(|member| member.may_leave(&of(member), changes.at_ms())) {
             continue;
@@ -72,7 +72,7 @@ pub(crate) async fn allocs_leaving(
 
 impl LeavingMember {
     /// Its attempts in an alloc that have not been ordered to stop.
-    fn inside(&self, (alloc, attempt): (TaskId, Incarnation)) -> Vec<(TaskId, Incarnation)> {
+    fn inside(&self, alloc: TaskId, attempt: Incarnation) -> Vec<(TaskId, Incarnation)> {
         let is_inside = |row: &&TaskRow| {
             let place = row.in_alloc().filter(|place| place.alloc == alloc && place.attempt == attempt);
             let goes_on = !matches!(row.state, TaskState::Stopping | TaskState::Releasing);

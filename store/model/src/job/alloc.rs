@@ -62,7 +62,8 @@ impl JobRow {
 }
 
 impl JobSpec {
-    /// What the task `index` takes of its node and of the quota: nothing if it runs in an alloc, which has both already.
+    /// What the task `index` takes of its node and of the quota: nothing if it runs in an alloc, which has both
+    /// already.
     pub fn node_resources_for(&self, index: u32) -> Resources {
         if self.alloc_set.is_some() { Resources::default() } else { self.resources_for(index).into_owned() }
     }

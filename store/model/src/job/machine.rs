@@ -188,10 +188,7 @@ pub fn job_transition(
             job_alive(row)?;
             next.moves = Some(moves.clone());
         }
-        JobEvent::MembersSet { members } => {
-            job_alive(row)?;
-            next.alloc = Some(Box::new(JobAlloc::Set { members: members.clone() }));
-        }
+        JobEvent::MembersSet { members } => next.alloc = Some(members_set(row, members)?),
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,
     }
@@ -214,6 +211,11 @@ fn job_changed(row: &JobRow, mut next: JobRow, request: RequestId, now_ms: i64) 
         next.request = request;
     }
     JobTransition { row: next, changed, gate }
+}
+
+fn members_set(row: &JobRow, members: &[JobId]) -> Result<Box<JobAlloc>, JobRefused> {
+    job_alive(row)?;
+    Ok(Box::new(JobAlloc::Set { members: members.to_vec() }))
 }
 
 fn job_alive(row: &JobRow) -> Result<(), JobRefused> {

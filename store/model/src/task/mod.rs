@@ -9,6 +9,7 @@ mod on_node;
 mod over;
 mod resize;
 mod row;
+mod stop;
 
 pub use endpoint::{Endpoint, EndpointPort};
 pub use gang::{GangRow, GangState};
@@ -25,6 +26,6 @@ pub use resize::{
     RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, resize_next,
 };
 pub use row::{
-    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, PortAssignment, StopReason, TaskRow, TaskState,
-    Verdict,
+    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, PortAssignment, TaskRow, TaskState, Verdict,
 };
+pub use stop::StopReason;

@@ -1,6 +1,7 @@
 //! Tasks that are over only because their job wants them no more, and may want them again.
 
-use super::row::{StopReason, TaskRow, TaskState, Verdict};
+use super::row::{TaskRow, TaskState, Verdict};
+use super::stop::StopReason;
 
 impl TaskRow {
     /// Returns true if it is over because its daemon job does not serve its node any more. It may be for a node again.

@@ -90,14 +90,9 @@ fn task_full() -> TaskRow {
         healthy_ms: 1_700_000_000_003,
         daemon_node: Some(Box::new(NodeId(7))),
         resize: Some(Box::new(resize_full(resources()))),
-        alloc: Some(Box::new(in_alloc())),
+        alloc: Some(Box::new(InAlloc { alloc: TASK, attempt: Incarnation(2), resources: resources() })),
         helpers: Some(Box::new(vec![crate::sample::helper_status()])),
     }
-}
-
-fn in_alloc() -> InAlloc {
-    let alloc = TaskId { job: JobId(9), index: 4 };
-    InAlloc { alloc, attempt: Incarnation(2), resources: resources() }
 }
 
 fn text_map(key: &str, value: &str) -> BTreeMap<String, String> {

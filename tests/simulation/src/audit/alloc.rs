@@ -47,7 +47,9 @@ impl Auditor {
             let Some(place) = row.in_alloc().filter(|place| place.alloc == alloc) else { continue };
             if place.attempt == holder.incarnation && holder.state.is_charged() {
                 resources_count(&mut given, &place.resources);
-                elsewhere = elsewhere.or_else(|| (row.node != holder.node).then_some(row.id));
+                if row.node != holder.node {
+                    elsewhere = Some(row.id);
+                }
             } else if matches!(row.state, TaskState::Starting | TaskState::Running) {
                 left = left.or(Some(row.id));
             }

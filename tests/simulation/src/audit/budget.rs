@@ -44,9 +44,9 @@ impl Auditor {
         }
     }
 
-    /// Allocs leave with what is in them, so each job in them must be able to miss that. If an alloc has more tasks of a
-    /// job than it may miss, it leaves while no other one is away. The controller ends what is in an alloc that ends for
-    /// another reason: that is no choice.
+    /// Allocs leave with what is in them, so each job in them must be able to miss that. If an alloc has more tasks of
+    /// a job than it may miss, it leaves while no other one is away. The controller ends what is in an alloc that ends
+    /// for another reason: that is no choice.
     fn allocs_moved_check(&mut self, entry: &JournalEntry) {
         let allocs_end = entry.deltas.iter().any(|delta| {
             matches!(delta, Delta::Task { row } if self.jobs.get(&row.id.job).is_some_and(|job| job.alloc_members().is_some()))
