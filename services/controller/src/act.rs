@@ -169,13 +169,6 @@ impl ActionExecutor {
         }
     }
 
-    async fn tasks_revive(&self, job: JobId) -> StoreResult<()> {
-        let revive = |tx: Transaction, mut changes: ChangeSet, after| async move {
-            Ok((task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
-        };
-        self.writer.sweep("task_revive", revive).await
-    }
-
     /// Carries out actions of jobs ([`acts_together`]) in one transaction. Returns those with more tasks than fit: they
     /// are done by themselves afterwards.
     ///
