@@ -31,6 +31,7 @@ use crate::rollout::{changes_full, moves_full, rollout_full};
 use crate::sample::{END_REASONS, example_file, file_spec, hex, name, spec, unhex};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
+const ALLOC: TaskId = TaskId { job: JobId(9), index: 4 };
 
 fn resources() -> Resources {
     Resources {
@@ -90,7 +91,7 @@ fn task_full() -> TaskRow {
         healthy_ms: 1_700_000_000_003,
         daemon_node: Some(Box::new(NodeId(7))),
         resize: Some(Box::new(resize_full(resources()))),
-        alloc: Some(Box::new(InAlloc { alloc: TASK, attempt: Incarnation(2), resources: resources() })),
+        alloc: Some(Box::new(InAlloc { alloc: ALLOC, attempt: Incarnation(2), resources: resources() })),
         helpers: Some(Box::new(vec![crate::sample::helper_status()])),
     }
 }
