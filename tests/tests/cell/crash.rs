@@ -211,7 +211,6 @@ async fn crashed(kills: usize) -> BTreeMap<String, usize> {
             cell.borough(&["task", "logs", &format!("web/{index}")]).await.ended(0).prints(&word);
         }
         before = after;
-        eprintln!("version {version}, {release:?}: {} of {kills} kills", crashes.total());
     }
     let count = crashes.total();
     assert!(count >= kills, "{count} of {kills}: {:?}", crashes.kills);
