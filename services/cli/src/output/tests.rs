@@ -209,7 +209,8 @@ fn a_task_as_json() {
               "surges": false,
               "resize": null,
               "alloc": null,
-              "inside": []
+              "inside": [],
+              "helpers": []
             }"#]],
     );
 }

@@ -168,10 +168,7 @@ pub struct TaskSpec {
                  `environment` (over the task's), `cpu` and `memory` (what its node holds for it) and `deadline` (how \
                  long it may run, 1s to 1h; none `beside`)",
         default = "none; of a helper: 100m, 64MiB; 10m before, 30s after",
-        example = [
-            {"name": "migrate", "when": "before", "command": ["migrate"], "cpu": 1, "deadline": "2m"},
-            {"name": "logs", "when": "beside", "command": ["ship", "logs"], "environment": {"TO": "archive"}}
-        ]
+        example = [{"name": "migrate", "when": "before", "command": ["migrate"], "cpu": 1, "deadline": "2m"}]
     )]
     pub helpers: Vec<HelperSpec>,
 }
