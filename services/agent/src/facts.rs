@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use borough_model::node::{AGENT_ALLOCS, AGENT_RESIZE, node_packages_kept};
+use borough_model::node::{AGENT_ALLOCS, AGENT_HELPERS, AGENT_RESIZE, node_packages_kept};
 use borough_proto::v1;
 use borough_shim::cgroup::CgroupRoot;
 
@@ -39,6 +39,7 @@ pub(crate) fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<Strin
         ("task.user", users.to_string()),
         (AGENT_RESIZE, yes(true)),
         (AGENT_ALLOCS, yes(true)),
+        (AGENT_HELPERS, yes(true)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();

@@ -42,7 +42,7 @@ impl DaemonRules {
     /// The rules of a job with this spec, at this priority.
     pub fn of(spec: &JobSpec, priority: u32) -> Self {
         Self {
-            constraints: spec.constraints.iter().filter(|one| one.preference.is_none()).cloned().collect(),
+            constraints: spec.constraints_in_force().filter(|one| one.preference.is_none()).collect(),
             tolerations: tolerations_in_force(&spec.tolerations, band(priority)),
             resources: spec.with_helpers(&spec.task.resources).into_owned(),
         }

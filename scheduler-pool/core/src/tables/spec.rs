@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use borough_model::disruption::EvictionBudget;
 use borough_model::job::{
-    Affinity, After, Constraint, ConstraintOperator, GangTopology, JobKind, PortSpec, PreemptionSpec, Spread,
-    Toleration,
+    Affinity, After, Constraint, GangTopology, JobKind, PortSpec, PreemptionSpec, Spread, Toleration,
 };
-use borough_model::node::{AGENT_ALLOCS, CardSelector, Within};
+use borough_model::node::{CardSelector, Within};
 use borough_model::task::{leave_asked_ms, leave_due_after_ms};
 use borough_model::{JobSpec, Name, Resources};
 
@@ -91,7 +90,7 @@ impl PlanSpec {
             kind: spec.kind,
             min_member: spec.min_member,
             after: spec.after.clone(),
-            constraints: constraints_in_force(spec),
+            constraints: spec.constraints_in_force().collect(),
             tolerations: spec.tolerations.clone(),
             spread: spec.spread.clone(),
             affinity: spec.affinity.clone(),
@@ -162,17 +161,6 @@ impl PlanSpec {
     pub(crate) fn leave_due_ms(&self, since_ms: i64) -> i64 {
         leave_due_after_ms(since_ms, self.leave_ms)
     }
-}
-
-/// The constraints of a job. Only an agent that knows allocs holds one.
-fn constraints_in_force(spec: &JobSpec) -> Vec<Constraint> {
-    let holds = (spec.kind == JobKind::AllocSet).then(|| Constraint {
-        attribute: AGENT_ALLOCS.to_owned(),
-        operator: ConstraintOperator::In,
-        values: vec!["yes".to_owned()],
-        preference: None,
-    });
-    spec.constraints.iter().cloned().chain(holds).collect()
 }
 
 /// The specs of all jobs, equal ones once, each with the number of its users.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
+mod agent_feature;
 mod alloc;
-mod alloc_agent;
 mod card;
 mod effect;
 mod facts;
@@ -28,12 +28,12 @@ mod silent;
 mod taint;
 mod topology;
 
+pub use agent_feature::{AGENT_ALLOCS, AGENT_HELPERS};
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, PORT_KEPT_BACK_MS, ShareFit, node_alloc_add, node_alloc_apply,
     node_alloc_check, node_alloc_cool, node_alloc_cooled, node_alloc_release, node_alloc_resize,
     node_alloc_retake, node_alloc_touch, node_free, resize_shortfall,
 };
-pub use alloc_agent::AGENT_ALLOCS;
 pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::Resources;
 use borough_model::job::{HelperPhase, HelperSpec, JobKind, JobSpec, TaskOverride, resources_with_helpers};
+use borough_model::node::{AGENT_ALLOCS, AGENT_HELPERS};
 use borough_model::resource::fits_in;
 use proptest::prelude::*;
 
@@ -52,6 +53,18 @@ fn an_override_replaces_what_the_command_takes_and_keeps_the_helpers() {
     assert_eq!(*job.resources_for(0), amounts(150, 15));
     assert_eq!(*job.resources_for(1), amounts(530, 6));
     assert_eq!(job.for_task(1).resources, amounts(500, 1), "the command itself");
+}
+
+/// An earlier agent would run the command without them.
+#[test]
+fn a_job_needs_an_agent_that_knows_its_parts() {
+    let needs = |job: &JobSpec| job.constraints_in_force().map(|one| one.attribute).collect::<Vec<String>>();
+    let mut job = JobSpec { constraints: Vec::new(), ..spec(JobKind::Service) };
+    assert!(needs(&job).is_empty());
+    job.task.helpers = vec![helper(0, HelperPhase::Beside, 30, 5)];
+    assert_eq!(needs(&job), [AGENT_HELPERS]);
+    let set = JobSpec { constraints: Vec::new(), ..spec(JobKind::AllocSet) };
+    assert_eq!(needs(&set), [AGENT_ALLOCS]);
 }
 
 fn phases() -> impl Strategy<Value = Vec<(usize, u64, u64)>> {
