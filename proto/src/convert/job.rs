@@ -170,11 +170,14 @@ mod tests {
         let mut file = examples(JobSpec::file_fields());
         let task = JobSpec::file_fields().iter().find(|field| field.file == "task").unwrap();
         file["task"] = examples(task.inner.unwrap());
+        // A job in an alloc set has no say in where it runs.
+        let set = file.as_object_mut().and_then(|file| file.remove("alloc_set"));
+        let member = json!({"name": "web", "alloc_set": set, "task": {"command": ["a"]}});
         let roles = json!([{"name": "server", "count": 3}, {"name": "worker", "arguments": ["-w"]}]);
         let mut gang = file.clone();
         gang["gang_topology"] = json!({"attribute": "rack", "exactly": 2});
         gang["roles"] = roles;
-        for file in [file, gang] {
+        for file in [file, gang, member] {
             let spec = spec_of(&file);
             assert_eq!(job_spec_from_message(&job_spec_to_message(&spec)), Ok(spec));
         }
@@ -194,7 +197,10 @@ mod tests {
             message.task.get_or_insert_default().ports[1].number = Some(70_000);
         };
         assert_eq!(refused(port), "task.ports[1].number: \"70000\"; accepted: 1024 to 65535");
-        assert_eq!(refused(|message| message.kind = 9), "kind: \"9\"; accepted: service, batch or daemon");
+        assert_eq!(
+            refused(|message| message.kind = 9),
+            "kind: \"9\"; accepted: service, batch, daemon or alloc_set"
+        );
         assert_eq!(refused(|message| message.task = None), "task: \"\"; accepted: what each task runs");
         assert!(
             refused(|message| message.after[0].job = "B".to_owned())
