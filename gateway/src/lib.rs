@@ -26,6 +26,5 @@ pub mod status;
 pub mod task;
 pub mod watch;
 
-pub use connection::ConnectionLimits;
-pub use overload::{CallLimits, SEATS_MIN};
+pub use connection::{CallLimits, ConnectionLimits, SEATS_MIN};
 pub use serve::{Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, NetworkSettings};

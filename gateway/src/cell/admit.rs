@@ -12,7 +12,7 @@ use tonic::{Code, Request, Status};
 
 use super::ask::Ask;
 use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
-use super::standing::Standing;
+use super::ongoing::OngoingCall;
 use crate::auth::{NODE_TOKEN_ONLY, Principal};
 use crate::status::{status_from_field, status_unavailable, status_with};
 
@@ -93,16 +93,16 @@ pub(crate) fn admit_stream<'a, M: Ask>(
     cells: &'a Cells,
     principal: &Principal,
     message: M,
-) -> Result<(Asked<'a, M>, Standing), Status> {
+) -> Result<(Asked<'a, M>, OngoingCall), Status> {
     let asked = admit_message(cells, principal, message)?;
-    let standing = Standing {
+    let ongoing = OngoingCall {
         cell: Arc::clone(asked.cell),
         principal: principal.clone(),
         method: M::METHOD,
         need: M::NEED,
         owner: asked.message.owner().to_owned(),
     };
-    Ok((asked, standing))
+    Ok((asked, ongoing))
 }
 
 impl Cells {

@@ -13,11 +13,11 @@ mod keyed;
 mod load;
 mod loads;
 mod lock;
+mod ongoing;
 mod retention;
 mod scheduler;
 mod service;
 mod settings;
-mod standing;
 mod tally;
 #[cfg(test)]
 pub(crate) mod tests;

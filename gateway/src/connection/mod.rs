@@ -23,7 +23,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use accept::{AcceptedConnection, connections_accept};
-pub use limits::ConnectionLimits;
+pub use limits::{CallLimits, ConnectionLimits, SEATS_MIN};
 pub(crate) use table::ConnectionKind;
 use table::{Admission, ConnectionId, ConnectionTable};
 pub(crate) use tls::PeerCertificate;

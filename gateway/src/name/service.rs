@@ -78,7 +78,7 @@ impl NameService for NameServer {
         request: Request<v1::WatchEndpointsRequest>,
     ) -> Result<Response<EndpointStream>, Status> {
         let principal = principal_of(request.extensions())?;
-        let (asked, standing) = admit_stream(&self.cells, &principal, request.into_inner())?;
+        let (asked, ongoing) = admit_stream(&self.cells, &principal, request.into_inner())?;
         let Asked { cell, message: request } = asked;
         let cell = Arc::clone(cell);
         let filter = filter_of(&request.user, &request.job)?;
@@ -86,7 +86,7 @@ impl NameService for NameServer {
         let name = cell.name.clone();
         let events = endpoint_changes(cell, filter, resume)?;
         let responses = events.map(move |event| event.map(|event| response_of(&name, event)));
-        Ok(Response::new(standing.hold(responses)))
+        Ok(Response::new(ongoing.hold(responses)))
     }
 }
 

@@ -25,10 +25,10 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 use crate::auth::Principal;
+use crate::connection::CallLimits;
 use crate::status::{status_exhausted, status_unavailable};
 use class::{CallCharge, CallerKey};
 use metrics::CallMetrics;
-pub use share::{CallLimits, SEATS_MIN};
 use share::{Entry, Let, Seats, Ticket};
 use stream::HeldBody;
 
@@ -39,7 +39,7 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 const SEATED_MAX: Duration = Duration::from_secs(10);
 
 /// What a call that waits is told.
-enum Told {
+enum WaitNotice {
     Entered,
     ThrownOut,
 }
@@ -54,7 +54,7 @@ struct CallsShared {
 
 struct SeatsHeld {
     seats: Seats,
-    waits: BTreeMap<Ticket, oneshot::Sender<Told>>,
+    waits: BTreeMap<Ticket, oneshot::Sender<WaitNotice>>,
 }
 
 impl SeatsHeld {
@@ -65,8 +65,8 @@ impl SeatsHeld {
                 waits.send(told).ok();
             }
         };
-        entered.into_iter().for_each(|ticket| tell(ticket, Told::Entered));
-        thrown_out.into_iter().for_each(|ticket| tell(ticket, Told::ThrownOut));
+        entered.into_iter().for_each(|ticket| tell(ticket, WaitNotice::Entered));
+        thrown_out.into_iter().for_each(|ticket| tell(ticket, WaitNotice::ThrownOut));
     }
 }
 
@@ -121,11 +121,11 @@ impl Calls {
             CallSeat { calls: self.clone(), charge, place: waits.map_or(Place::Seated, Place::Waits) };
         let Place::Waits((_, told)) = &mut seat.place else { return Ok(seat) };
         match tokio::time::timeout(WAIT_MAX, told).await {
-            Ok(Ok(Told::Entered)) => {
+            Ok(Ok(WaitNotice::Entered)) => {
                 seat.place = Place::Seated;
                 Ok(seat)
             }
-            Ok(Ok(Told::ThrownOut) | Err(_)) => {
+            Ok(Ok(WaitNotice::ThrownOut) | Err(_)) => {
                 seat.place = Place::Gone;
                 Err(self.refused(&seat.charge))
             }
@@ -164,7 +164,7 @@ impl Calls {
 
 /// Where a call is.
 enum Place {
-    Waits((Ticket, oneshot::Receiver<Told>)),
+    Waits((Ticket, oneshot::Receiver<WaitNotice>)),
     Seated,
     /// It has left the queue, and has nothing to give back.
     Gone,
@@ -191,7 +191,7 @@ impl Drop for CallSeat {
                     held.seats.give_up(*class, caller, *ticket);
                 }
                 // It was let in at the moment in which its caller went.
-                !still_waits && matches!(told.try_recv(), Ok(Told::Entered))
+                !still_waits && matches!(told.try_recv(), Ok(WaitNotice::Entered))
             }
         };
         if is_seated {

@@ -8,35 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::class::{CLASSES, CallClass, CallerKey};
-
-/// The bounds of a gateway's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallLimits {
-    /// Seats. A plain call takes one while it is worked on.
-    pub seats: u32,
-    /// Calls of one caller that wait in one class.
-    pub waiting_per_caller: usize,
-    /// Calls that wait in one class.
-    pub waiting: usize,
-    /// Streams that are open at once.
-    pub streams: usize,
-}
-
-impl CallLimits {
-    /// The usual bounds of a gateway with so many seats.
-    pub fn of_seats(seats: u32) -> Self {
-        let seats = seats.max(SEATS_MIN);
-        Self { seats, waiting_per_caller: 1_024, waiting: 4_096, streams: 16_384 }
-    }
-
-    /// Streams of one caller: others find room at any time.
-    fn streams_per_caller(&self) -> usize {
-        self.streams - self.streams / 4
-    }
-}
-
-/// Fewer seats would leave a class without any.
-pub const SEATS_MIN: u32 = 16;
+use crate::connection::CallLimits;
 
 /// A call that waits, until its number is let in.
 pub(super) type Ticket = u64;

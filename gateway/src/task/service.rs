@@ -70,18 +70,18 @@ impl TaskService for TaskServer {
     async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {
         let handed_on = is_handed_on(request.metadata());
         let principal = principal_of(request.extensions())?;
-        let (asked, standing) = admit_stream(&self.cells, &principal, request.into_inner())?;
+        let (asked, ongoing) = admit_stream(&self.cells, &principal, request.into_inner())?;
         let Asked { cell, message: request } = asked;
         let slot = self.streams.take_for(window_of(request.window_bytes))?;
         let (index, incarnation) = (request.index, request.incarnation);
         let wanted = WantedAttempt { user: &request.user, job: &request.job, index, incarnation, handed_on };
         match attempt_found(cell, &self.peers, &wanted).await? {
             AgentReached::Here(found) => {
-                Ok(Response::new(standing.hold(log_read(found, &request, slot).await?)))
+                Ok(Response::new(ongoing.hold(log_read(found, &request, slot).await?)))
             }
             AgentReached::Elsewhere(gateway) => {
                 let stream = self.peers.tasks(&gateway)?.read_logs(request).await?.into_inner();
-                Ok(Response::new(standing.hold(slot.held(stream))))
+                Ok(Response::new(ongoing.hold(slot.held(stream))))
             }
         }
     }
@@ -97,7 +97,7 @@ impl TaskService for TaskServer {
             Some(FromCaller::Open(open)) => open,
             _ => return Err(Status::invalid_argument("the first message of an exec opens it")),
         };
-        let (Asked { cell, message: open }, standing) = admit_stream(&self.cells, &principal, open)?;
+        let (Asked { cell, message: open }, ongoing) = admit_stream(&self.cells, &principal, open)?;
         command_check(&open)?;
         let slot = self.streams.take()?;
         let wanted = WantedAttempt {
@@ -110,11 +110,11 @@ impl TaskService for TaskServer {
         match attempt_found(cell, &self.peers, &wanted).await? {
             AgentReached::Here(found) => {
                 running(&found.row, &open.user, &open.job)?;
-                Ok(Response::new(standing.hold(exec_start(found, open, inbound, slot).await?)))
+                Ok(Response::new(ongoing.hold(exec_start(found, open, inbound, slot).await?)))
             }
             AgentReached::Elsewhere(gateway) => {
                 let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await?;
-                Ok(Response::new(standing.hold(slot.held(stream.into_inner()))))
+                Ok(Response::new(ongoing.hold(slot.held(stream.into_inner()))))
             }
         }
     }

@@ -57,7 +57,7 @@ impl WatchService for WatchServer {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
         let principal = principal_of(request.extensions())?;
-        let (asked, standing) = admit_stream(&self.cells, &principal, request.into_inner())?;
+        let (asked, ongoing) = admit_stream(&self.cells, &principal, request.into_inner())?;
         let Asked { cell, message: request } = asked;
         let cell = Arc::clone(cell);
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
@@ -74,7 +74,7 @@ impl WatchService for WatchServer {
             };
             futures::stream::iter(responses)
         });
-        Ok(Response::new(standing.hold(items)))
+        Ok(Response::new(ongoing.hold(items)))
     }
 
     async fn list_events(

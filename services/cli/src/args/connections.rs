@@ -27,7 +27,7 @@ pub struct ConnectionArguments {
     /// Close a connection without a valid token after this many milliseconds
     #[arg(long, default_value_t = 10_000, value_name = "MS", value_parser = whole(100..=600_000_u64))]
     pub unauthenticated_ms: u64,
-    /// Work on at most this many calls of gRPC at once; each class of calls and each caller has its share [default: 512]
+    /// Work on at most this many calls of gRPC at once, with a share for each class of calls [default: 512]
     #[arg(long, value_name = "N", value_parser = whole(SEATS_MIN..=1_000_000))]
     pub calls_max: Option<u32>,
 }

@@ -341,8 +341,7 @@ fn samples() -> Vec<Sample> {
         over(JobOutcome::Stopped),
         over(JobOutcome::DependencyFailed),
     ];
-    let tcp = Probe::Tcp { port: name("http") };
-    let probes = vec![tcp, Probe::Command { command: vec!["x".to_owned()] }];
+    let probes = vec![Probe::Tcp { port: name("http") }, Probe::Command { command: vec!["x".to_owned()] }];
     let gang = gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000);
     let session =
         NodeSession { session: 8, gateway: "10.0.0.1:1".to_owned(), instance: 3, superseded: vec![1, 2] };

@@ -96,21 +96,21 @@ async fn tasks_list(
     let has_ended = filter.ended || !filter.conditions.is_empty();
     let is_narrow = !filter.job.is_empty() || !filter.node.is_empty();
     let is_of_all = filter.user.is_empty();
-    let others: &[_] = match (is_of_all, has_ended) {
-        _ if is_narrow || (is_of_all && has_ended) => &[],
-        (_, true) => &[("of every user", "borough task list --all")],
-        (true, false) => &[("ended ones too", "borough task list --all --ended")],
-        (false, false) => {
-            &[("of every user", "borough task list --all"), ("ended ones too", "borough task list --ended")]
-        }
-    };
+    let mut others = Vec::new();
+    if !is_narrow && !is_of_all {
+        others.push(("of every user", "borough task list --all"));
+    }
+    if !is_narrow && !has_ended {
+        let ended = if is_of_all { "borough task list --all --ended" } else { "borough task list --ended" };
+        others.push(("ended ones too", ended));
+    }
     let none = NoRows {
         rows: "tasks",
         user: Some(&filter.user),
         cell: client.cell(),
         chosen: *filter
             != TaskFilter { user: filter.user.clone(), wanted: filter.wanted, ..TaskFilter::default() },
-        others,
+        others: &others,
     };
     list_or_watch(WatchedView::Cell(client.clone(), changes), listed, none.text(), printer, fetch).await
 }

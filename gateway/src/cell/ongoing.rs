@@ -11,7 +11,7 @@ use super::context::CellContext;
 use crate::auth::Principal;
 
 /// A call that was allowed and goes on: it ends once the grants no longer allow it.
-pub(crate) struct Standing {
+pub(crate) struct OngoingCall {
     pub(super) cell: Arc<CellContext>,
     pub(super) principal: Principal,
     pub(super) method: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct Standing {
 /// The items of a stream that lasts as long as the right to it.
 pub(crate) type HeldStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-impl Standing {
+impl OngoingCall {
     /// Passes the items of a stream on, and ends it with a refusal once the caller may no longer read it.
     pub(crate) fn hold<T: Send + 'static>(
         self,
