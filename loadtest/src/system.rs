@@ -1,5 +1,6 @@
 //! The system under test: `borough dev` in the production configuration, ephemeral, with real agents.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -61,6 +62,8 @@ pub(crate) fn scratch(directory: &Path) -> anyhow::Result<PathBuf> {
 /// A running cell. Dropping it ends it with everything that it has started.
 pub(crate) struct System {
     options: SystemOptions,
+    /// Further arguments of `dev`.
+    arguments: Vec<OsString>,
     directory: PathBuf,
     control: Child,
 }
@@ -68,9 +71,15 @@ pub(crate) struct System {
 impl System {
     /// Starts a cell and waits until its nodes are ready.
     pub(crate) async fn start(options: &SystemOptions) -> anyhow::Result<Self> {
+        Self::start_with(options, &[]).await
+    }
+
+    /// As [`System::start`], with further arguments of `dev`.
+    pub(crate) async fn start_with(options: &SystemOptions, arguments: &[OsString]) -> anyhow::Result<Self> {
+        let (options, arguments) = (options.clone(), arguments.to_vec());
         let directory = options.scratch()?.join("cell");
-        let control = control_start(options, &directory)?;
-        let system = Self { options: options.clone(), directory, control };
+        let control = control_start(&options, &arguments, &directory)?;
+        let system = Self { options, arguments, directory, control };
         system.ready().await?;
         Ok(system)
     }
@@ -107,7 +116,7 @@ impl System {
 
     /// Starts the control process again on the same directory.
     pub(crate) fn control_restart(&mut self) -> anyhow::Result<()> {
-        self.control = control_start(&self.options, &self.directory)?;
+        self.control = control_start(&self.options, &self.arguments, &self.directory)?;
         Ok(())
     }
 
@@ -193,7 +202,7 @@ impl Drop for System {
     }
 }
 
-fn control_start(options: &SystemOptions, directory: &Path) -> anyhow::Result<Child> {
+fn control_start(options: &SystemOptions, arguments: &[OsString], directory: &Path) -> anyhow::Result<Child> {
     let log = options.scratch()?.join("control.log");
     let log = fs::OpenOptions::new().create(true).append(true).open(log)?;
     Command::new(&options.borough)
@@ -201,6 +210,7 @@ fn control_start(options: &SystemOptions, directory: &Path) -> anyhow::Result<Ch
         .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
         .arg("--dir")
         .arg(directory)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::from(log.try_clone()?))
         .stderr(Stdio::from(log))

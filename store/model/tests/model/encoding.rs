@@ -349,7 +349,6 @@ fn samples() -> Vec<Sample> {
     let live =
         NodeLive { beat: 3, gateway: address(), session: 8, report_revision: 9, ..NodeLive::default() };
     let vouched = NodeLive { voucher: Some(Voucher { gateway: 5, epoch: 6 }), silent_ms: 7, ..live.clone() };
-    let gateway = GatewayLive { epoch: 6, beat: 7, address: address() };
     vec![
         sample("task_row.full", &task_full()),
         sample("task_row.never_placed", &TaskRow::never_placed(TASK)),
@@ -363,7 +362,7 @@ fn samples() -> Vec<Sample> {
         sample("node_alloc", &node_alloc()),
         sample("node_live", &live),
         sample("node_live.vouched", &vouched),
-        sample("gateway_live", &gateway),
+        sample("gateway_live", &GatewayLive { epoch: 6, beat: 7, address: address() }),
         sample("node_session", &session),
         sample("node_load", &node_load()),
         sample("node_load.unjournalled", &NodeLoad { unjournalled: Some(true), ..node_load() }),
