@@ -173,7 +173,6 @@ async fn committed(cell: &TestCell) -> (u64, u64) {
 }
 
 /// Runs releases until the control process was killed so often.
-#[expect(clippy::print_stderr, reason = "a long run shows how far it is")]
 async fn crashed(kills: usize) -> BTreeMap<String, usize> {
     let mut cell = TestCell::start(options!().nodes(2)).await;
     cell.run("web.yaml", &file(Release::Plain, "v0")).await;

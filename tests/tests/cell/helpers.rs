@@ -414,3 +414,19 @@ async fn a_node_holds_the_most_that_the_programs_of_an_attempt_need_at_one_time(
     assert_eq!(charge(&after), (90, 64 * MIB));
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_attempt_that_fails_before_its_command_and_is_cleared_slowly_begins_again() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    // The first helper ignores SIGTERM, so that the end of the attempt is reported well before its release.
+    let job = "name: slow\ntask:\n  command: [sleep, '600']\n  resources: {cpu: 10m, memory: 4MiB}\n  grace: 1s\n  helpers:\n\
+               \x20 - {name: deaf, when: beside, command: [sh, -c, 'trap \"\" TERM; while :; do sleep 0.2; done'], cpu: 10m, memory: 4MiB}\n\
+               \x20 - {name: gone, when: beside, command: [/nonexistent/program], cpu: 10m, memory: 4MiB}\n\
+               restart: {mode: always, backoff: 100ms}\n";
+    let file = cell.file("slow.yaml", job);
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("slow", "the third attempt", |tasks| tasks.iter().any(|task| task.incarnation >= 3))
+        .await;
+    cell.borough(&["job", "stop", "slow"]).await.ended(0);
+    cell.finish().await;
+}

@@ -136,10 +136,10 @@ pub(super) fn start_failed(row: &TaskRow, message: &str, rules: &TaskRules, now_
             .endpoint(EndpointEffect::Withdraw)
             .attempt_end()
             .done(),
+        // A report before has had its end, and not yet its release.
+        TaskState::Releasing => step.attempt_end().done(),
         TaskState::Pending | TaskState::Dead => unchanged(row),
-        TaskState::Running | TaskState::Releasing => {
-            illegal(row, "start_failed", "its process was reported as started")
-        }
+        TaskState::Running => illegal(row, "start_failed", "its process was reported as started"),
         TaskState::Held => illegal(row, "start_failed", HELD),
     }
 }
