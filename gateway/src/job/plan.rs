@@ -8,7 +8,7 @@ use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
-    change_class, fields_fixed, member_check, member_fits, runs_alike, set_holds, spec_diff,
+    change_class, fields_fixed, member_check, member_fits, runs_alike, set_counts, set_holds, spec_diff,
     spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, begins_in_place};
@@ -290,7 +290,11 @@ fn alloc_checked(state: &MirrorState, spec: &JobSpec) -> Result<(), FieldError> 
         rows.filter_map(|row| with_spec(row)).collect::<Vec<_>>()
     };
     if let Some(row) = live.filter(|row| row.alloc_members().is_some()) {
-        return alive(row).iter().try_for_each(|(_, member)| set_holds(spec, member));
+        let members: Vec<JobSpec> = alive(row).into_iter().map(|(_, member)| member).collect();
+        if spec.count < row.owner_count() {
+            set_counts(spec, spec.count, &members)?;
+        }
+        return members.iter().try_for_each(|member| set_holds(spec, member));
     }
     let name = spec.alloc_set.as_ref();
     let set = name.and_then(|name| state.job_by_name(&spec.user, name)).filter(|row| !is_over(row));

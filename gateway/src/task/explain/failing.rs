@@ -162,6 +162,9 @@ fn commands(task: &str, exit: &Exit) -> String {
     if exit.reason == EndReason::StartFailed {
         let job = task.rsplit_once('/').map_or(task, |(job, _)| job);
         let again = format!("borough job stop {job}; borough job run FILE");
+        if let Some(helper) = failed_helper(&exit.message) {
+            return format!("what it wrote: borough task logs {task} --previous --helper {helper}");
+        }
         // Its agent names the process.
         if exit.message.starts_with("its port ") && exit.message.contains(" is in use: ") {
             return format!("end that process, or give the task another port, then: {again}");
@@ -169,6 +172,11 @@ fn commands(task: &str, exit: &Exit) -> String {
         return format!("correct the job file, then: {again}");
     }
     format!("what it wrote: borough task logs {task} --previous")
+}
+
+/// The helper that kept an attempt from its command, as its shim names it.
+fn failed_helper(message: &str) -> Option<&str> {
+    message.strip_prefix("its helper \"")?.split_once('"').map(|(name, _)| name)
 }
 
 /// What the present attempt of a task does; empty without one.
@@ -251,6 +259,22 @@ mod tests {
         );
         assert_eq!(one.headline, "failed: exit code 9");
         assert_eq!(one.details.len(), 2, "it is planned at once: {:?}", one.details);
+    }
+
+    #[test]
+    fn a_helper_that_failed_is_named_with_its_output() {
+        let mut tasks = FailingTasks::default();
+        let message = "its helper \"migrate\" (before its command) failed: exit code 3".to_owned();
+        added(
+            &mut tasks,
+            0,
+            1,
+            0,
+            &Exit { reason: EndReason::StartFailed, code: None, message, ..exit(0, 1_000) },
+        );
+        let [one] = tasks.explained().try_into().unwrap();
+        let shown = "what it wrote: borough task logs ann/web/0 --previous --helper migrate";
+        assert_eq!(one.details.last().map(String::as_str), Some(shown));
     }
 
     /// What an operator did is no failure, whatever came before.

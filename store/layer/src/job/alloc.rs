@@ -2,7 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::job::{
-    JobEvent, JobRow, JobSpec, JobState, member_check, member_fits, set_holds, set_stop_refused,
+    JobEvent, JobRow, JobSpec, JobState, member_check, member_fits, set_counts, set_holds, set_stop_refused,
 };
 use borough_model::{FieldError, JobId};
 
@@ -70,6 +70,24 @@ pub(crate) async fn set_stop_check(tx: &Transaction, space: &CellSpace, set: &Jo
     }
 }
 
+/// Refuses so few allocs of a set that they do not hold the jobs in it.
+pub(crate) async fn set_count_check(
+    tx: &Transaction,
+    space: &CellSpace,
+    set: &JobRow,
+    spec: &JobSpec,
+    count: u32,
+) -> StoreResult<()> {
+    if count >= set.owner_count() {
+        return Ok(());
+    }
+    let mut members = Vec::new();
+    for member in members_alive(tx, space, set).await? {
+        members.push(job_spec_in_force(tx, space, &member).await?.in_force(&member));
+    }
+    set_counts(spec, count, &members).map_err(refused)
+}
+
 /// Checks the next spec of a running job: of a set, whether its allocs can still hold the tasks of each job in it; of a
 /// job in a set, whether they can hold its own.
 pub(crate) async fn alloc_change_check(
@@ -82,6 +100,7 @@ pub(crate) async fn alloc_change_check(
         let Some(set) = keys::read(tx, space, &JobRowKey { job }).await? else { return Ok(()) };
         return member_fits(spec, &job_spec_in_force(tx, space, &set).await?).map_err(refused);
     }
+    set_count_check(tx, space, row, spec, spec.count).await?;
     for member in members_alive(tx, space, row).await? {
         set_holds(spec, &job_spec_in_force(tx, space, &member).await?).map_err(refused)?;
     }

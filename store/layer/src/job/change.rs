@@ -8,7 +8,7 @@ use borough_model::job::{
 };
 use borough_model::{Delta, JobId, Name};
 
-use super::alloc::set_stop_check;
+use super::alloc::{set_count_check, set_stop_check};
 use super::count::count_set;
 use super::end::remainder_give_back;
 use super::read::{job_get, job_spec_in_force};
@@ -104,6 +104,7 @@ pub async fn job_scale(
     }
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
     count_check(count, &spec.in_force(&before)).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    set_count_check(tx, changes.space(), &before, &spec, count).await?;
     count_set(tx, changes, &before, &spec, count).await
 }
 

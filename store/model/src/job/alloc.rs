@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobKind, JobRow, JobSpec, JobState};
 use crate::field_error::FieldError;
 use crate::id::JobId;
-use crate::resource::{Resources, Shortfall, shortfall};
+use crate::resource::{Resources, Shortfall, resources_add, resources_multiply, shortfall};
 
 /// What an alloc runs: a process that holds its place until it is ended.
 pub const ALLOC_COMMAND: [&str; 2] = ["sleep", "infinity"];
@@ -132,6 +132,27 @@ pub fn set_holds(set: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {
     let accepted =
         format!("at least what task {}/{}/{index}, which is in it, takes: {asked}", member.user, member.name);
     Err(FieldError { path, value, accepted })
+}
+
+/// Refuses so few allocs of a set that all together hold less than the jobs in it take. `members` are their specs in
+/// force.
+pub fn set_counts(set: &JobSpec, count: u32, members: &[JobSpec]) -> Result<(), FieldError> {
+    // Amounts beyond all bounds hold everything.
+    let Ok(held) = resources_multiply(&set.task.resources, count) else { return Ok(()) };
+    let tasks =
+        members.iter().flat_map(|member| (0..member.count).map(|index| member.alloc_resources_for(index)));
+    let needed = tasks.fold(Resources::default(), |sum, one| resources_add(&sum, &one).unwrap_or(sum));
+    let lacking = shortfall(&needed, &held);
+    let has_tasks = members.iter().any(|member| member.count > 0);
+    if lacking.is_empty() && !(has_tasks && count == 0) {
+        return Ok(());
+    }
+    let names = members.iter().map(|member| format!("{}/{}", member.user, member.name)).collect::<Vec<_>>();
+    let accepted = format!(
+        "allocs that hold what the jobs in them take, {needed}; scale or stop one of these first: {}",
+        names.join(", ")
+    );
+    Err(FieldError { path: "count".to_owned(), value: count.to_string(), accepted })
 }
 
 /// Why an alloc set with these jobs in it does not end.

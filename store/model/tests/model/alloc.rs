@@ -3,7 +3,7 @@
 use borough_model::id::JobId;
 use borough_model::job::{
     ChangeClass, JobAlloc, JobEvent, JobKind, JobRow, JobSpec, JobState, MEMBERS_MAX, change_class,
-    fields_fixed, job_new, job_transition, member_check, set_holds, set_stop_refused,
+    fields_fixed, job_new, job_transition, member_check, set_counts, set_holds, set_stop_refused,
 };
 use borough_model::resize::{SpecResize, resize_prevented};
 use borough_model::{RequestId, Resources};
@@ -100,6 +100,14 @@ fn a_set_takes_what_fits_an_empty_alloc_and_runs() {
 #[test]
 fn a_set_keeps_what_the_jobs_in_it_need_and_ends_after_them() {
     let ((row, spec), member) = (set(), file_spec(&member_file()).unwrap());
+    assert!(set_counts(&spec, spec.count, std::slice::from_ref(&member)).is_ok());
+    let none = set_counts(&spec, 0, std::slice::from_ref(&member)).unwrap_err();
+    assert_eq!((none.path.as_str(), none.value.as_str()), ("count", "0"));
+    assert!(none.accepted.ends_with("scale or stop one of these first: ada/web"), "{none:?}");
+    let mut many = member.clone();
+    many.count = 1_000;
+    assert!(set_counts(&spec, spec.count, &[member.clone(), many]).is_err(), "more than all allocs hold");
+    assert!(set_counts(&spec, 0, &[]).is_ok());
     let mut smaller = spec;
     smaller.task.resources.memory_bytes = 64 * MIB;
     assert!(set_holds(&smaller, &member).is_ok(), "as much as its task takes");
