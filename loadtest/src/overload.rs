@@ -104,7 +104,7 @@ impl Users {
     /// A client that tries each call once: the storm does not wait, and a measurement includes no retries.
     fn client(&self, system: &System, user: &str) -> anyhow::Result<Client> {
         system.client_with(|config| {
-            config.user = user.to_owned();
+            user.clone_into(&mut config.user);
             config.token = Some(ClientToken::File(self.token(user)));
             config.retry.attempts_max = 1;
         })
