@@ -1,15 +1,12 @@
 //! Places tasks into allocs. Only the allocs of the job's set are asked: each has its node, and amounts that are left.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use borough_model::resource::fits_in;
 use borough_model::task::InAlloc;
 use borough_model::{JobId, Resources, TaskId};
 
-use super::refusal::Refusal;
 use super::{PendingTask, PlannedPlacement, Planner, placement_on};
-use crate::census::NodeCensus;
 use crate::filter::{Requirement, refusals_moving};
 use crate::overlay::PlanOverlay;
 use crate::tables::{AllocPlace, AllocsGiven, CellTables};
@@ -31,16 +28,7 @@ impl Planner<'_, '_> {
             && let Some(&class) = self.input.class(pending)
             && let Some(requirement) = self.pinned_requirement(class.shape)
         {
-            let (overlay, now_ms) = (&self.overlays.current, self.input.now_ms);
-            let refusal = Refusal {
-                census: Arc::new(NodeCensus::of_nodes(overlay, &requirement, now_ms, &[])),
-                causes: Vec::new(),
-                gang: false,
-                never: false,
-                no_victims: None,
-                pinned: true,
-            };
-            self.refusals.refused(pending, class, refusal);
+            self.pinned_refused(pending, class, &requirement, &[]);
         }
         false
     }
@@ -79,7 +67,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Returns true if the node of an alloc has what a task asks for besides the amounts of the alloc: it is open, or only
+/// Returns true if the node of an alloc has what a task asks for besides the amounts of the alloc. It is open, or only
 /// cordoned, has the ports, and breaks no rule between tasks.
 fn node_takes(overlay: &PlanOverlay<'_>, requirement: &Requirement, place: &AllocPlace, now_ms: i64) -> bool {
     overlay.nodes.ordinal(place.node).is_some_and(|node| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::refusal::Refusal;
-use super::{PendingTask, PlannedPlacement, Planner, placement_on};
+use super::{PendingClass, PendingTask, PlannedPlacement, Planner, placement_on};
 use crate::census::NodeCensus;
 use crate::filter::{Requirement, fits};
 use crate::preempt::{NodeAnswer, PreemptionRequest, offer_of};
@@ -32,20 +32,30 @@ impl Planner<'_, '_> {
             return true;
         }
         if !self.refusals.joined(pending) {
-            let (overlay, now_ms) = (&self.overlays.current, self.input.now_ms);
             let among: Vec<u32> = node.into_iter().collect();
-            let census = Arc::new(NodeCensus::of_nodes(overlay, &requirement, now_ms, &among));
-            let refusal = Refusal {
-                census,
-                causes: Vec::new(),
-                gang: false,
-                never: false,
-                no_victims: None,
-                pinned: true,
-            };
-            self.refusals.refused(pending, class, refusal);
+            self.pinned_refused(pending, class, &requirement, &among);
         }
         false
+    }
+
+    /// Records that a task which only some nodes may have gets none of `among`.
+    pub(super) fn pinned_refused(
+        &mut self,
+        pending: PendingTask,
+        class: PendingClass,
+        requirement: &Requirement,
+        among: &[u32],
+    ) {
+        let (overlay, now_ms) = (&self.overlays.current, self.input.now_ms);
+        let refusal = Refusal {
+            census: Arc::new(NodeCensus::of_nodes(overlay, requirement, now_ms, among)),
+            causes: Vec::new(),
+            gang: false,
+            never: false,
+            no_victims: None,
+            pinned: true,
+        };
+        self.refusals.refused(pending, class, refusal);
     }
 
     pub(super) fn pinned_requirement(&mut self, shape: ShapeId) -> Option<Arc<Requirement>> {
