@@ -70,6 +70,15 @@ pub(crate) async fn set_stop_check(tx: &Transaction, space: &CellSpace, set: &Jo
     }
 }
 
+/// The specs in force of the jobs in a set that have not ended, with read conflicts.
+async fn members_specs(tx: &Transaction, space: &CellSpace, set: &JobRow) -> StoreResult<Vec<JobSpec>> {
+    let mut specs = Vec::new();
+    for member in members_alive(tx, space, set).await? {
+        specs.push(job_spec_in_force(tx, space, &member).await?.in_force(&member));
+    }
+    Ok(specs)
+}
+
 /// Refuses so few allocs of a set that they do not hold the jobs in it.
 pub(crate) async fn set_count_check(
     tx: &Transaction,
@@ -81,15 +90,11 @@ pub(crate) async fn set_count_check(
     if count >= set.owner_count() {
         return Ok(());
     }
-    let mut members = Vec::new();
-    for member in members_alive(tx, space, set).await? {
-        members.push(job_spec_in_force(tx, space, &member).await?.in_force(&member));
-    }
-    set_counts(spec, count, &members).map_err(refused)
+    set_counts(spec, count, &members_specs(tx, space, set).await?).map_err(refused)
 }
 
-/// Checks the next spec of a running job: of a set, whether its allocs can still hold the tasks of each job in it; of a
-/// job in a set, whether they can hold its own.
+/// Checks the next spec of a running job. Of a set: whether its allocs can still hold the tasks of each job in it. Of a
+/// job in a set: whether they can hold its own.
 pub(crate) async fn alloc_change_check(
     tx: &Transaction,
     space: &CellSpace,
@@ -100,9 +105,9 @@ pub(crate) async fn alloc_change_check(
         let Some(set) = keys::read(tx, space, &JobRowKey { job }).await? else { return Ok(()) };
         return member_fits(spec, &job_spec_in_force(tx, space, &set).await?).map_err(refused);
     }
-    set_count_check(tx, space, row, spec, spec.count).await?;
-    for member in members_alive(tx, space, row).await? {
-        set_holds(spec, &job_spec_in_force(tx, space, &member).await?).map_err(refused)?;
+    let members = members_specs(tx, space, row).await?;
+    if spec.count < row.owner_count() {
+        set_counts(spec, spec.count, &members).map_err(refused)?;
     }
-    Ok(())
+    members.iter().try_for_each(|member| set_holds(spec, member)).map_err(refused)
 }

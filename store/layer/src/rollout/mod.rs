@@ -247,10 +247,7 @@ pub async fn rollout_surge(
     let Some(rollout) = rollout_at(&before, revision).filter(|rollout| rollout.resizes) else {
         return Ok(());
     };
-    let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
-    let surging = Box::new(rollout.surging());
-    let row = job_event(tx, changes, &before, &JobEvent::RolloutSet { rollout: surging })?;
-    surge_begin_if_room(tx, changes, row, &in_force).await.map(drop)
+    surge_with(tx, changes, &before, rollout.surging()).await.map(drop)
 }
 
 /// Promotes the version of a rollout whose canaries are healthy. Does nothing if the job's row has another revision by
@@ -263,18 +260,20 @@ pub async fn rollout_promote(
 ) -> StoreResult<()> {
     let before = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
-    promote(tx, changes, &before, rollout).await.map(drop)
+    let promoted = rollout.promoted(changes.at_ms());
+    surge_with(tx, changes, &before, promoted).await.map(drop)
 }
 
-async fn promote(
+/// Gives a job the next state of its rollout, and begins what surges for it, if the quota has room.
+async fn surge_with(
     tx: &Transaction,
     changes: &mut ChangeSet,
     before: &JobRow,
-    rollout: &Rollout,
+    rollout: Rollout,
 ) -> StoreResult<JobRow> {
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
-    let promoted = Box::new(rollout.promoted(changes.at_ms()));
-    let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout: promoted })?;
+    let rollout = Box::new(rollout);
+    let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout })?;
     surge_begin_if_room(tx, changes, row, &in_force).await
 }
 
@@ -301,7 +300,8 @@ async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &Job
     if healthy < rules.canaries {
         return Err(refused(RolloutRefused::CanariesNotHealthy { healthy, canaries: rules.canaries }));
     }
-    promote(tx, changes, before, rollout).await
+    let promoted = rollout.promoted(changes.at_ms());
+    surge_with(tx, changes, before, promoted).await
 }
 
 /// What the owner of a job wants of its rollout.

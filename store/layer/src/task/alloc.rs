@@ -30,7 +30,7 @@ struct LeavingMember {
     leaving: Vec<(TaskId, Incarnation)>,
 }
 
-/// Those of the attempts of an alloc set that may leave now: what is in an alloc leaves with it, so the disruption
+/// Those of the attempts of an alloc set that may leave now. What is in an alloc leaves with it, so the disruption
 /// budget of each job in it must have room as well. If an alloc has more tasks of a job than its budget ever allows, it
 /// leaves while no other task of the job is away.
 pub(crate) async fn allocs_leaving(
