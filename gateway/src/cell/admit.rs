@@ -115,6 +115,18 @@ impl Cells {
         admit_message(self, &principal, request.into_inner())
     }
 
+    /// As [`admit_stream`], for a request with its credential.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn admit_watch<M: Ask>(
+        &self,
+        request: Request<M>,
+    ) -> Result<(Asked<'_, M>, OngoingCall), Status> {
+        let principal = principal_of(request.extensions())?;
+        admit_stream(self, &principal, request.into_inner())
+    }
+
     /// Admits a request that changes something, under its request id.
     ///
     /// # Errors

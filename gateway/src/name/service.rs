@@ -12,9 +12,7 @@ use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes};
-use crate::cell::{
-    Asked, CellContext, Cells, admit_stream, cursor_from_message, cursor_to_message, principal_of,
-};
+use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::page::{PagedList, page_cut, page_of, task_key, task_of_key};
 use crate::select::{JobSelection, selector_checked};
 use crate::status::status_from_field;
@@ -77,9 +75,7 @@ impl NameService for NameServer {
         &self,
         request: Request<v1::WatchEndpointsRequest>,
     ) -> Result<Response<EndpointStream>, Status> {
-        let principal = principal_of(request.extensions())?;
-        let (asked, ongoing) = admit_stream(&self.cells, &principal, request.into_inner())?;
-        let Asked { cell, message: request } = asked;
+        let (Asked { cell, message: request }, ongoing) = self.cells.admit_watch(request)?;
         let cell = Arc::clone(cell);
         let filter = filter_of(&request.user, &request.job)?;
         let resume = request.resume.as_ref().map(cursor_from_message).transpose()?;

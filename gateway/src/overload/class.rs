@@ -53,8 +53,6 @@ pub(super) enum CallerKey {
     /// Operators and other gateways have one credential.
     Operator,
     User(Name),
-    /// In decisions: somebody who has nothing yet.
-    Nobody,
 }
 
 /// A call as it is charged.

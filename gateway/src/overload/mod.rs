@@ -38,7 +38,7 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a call keeps its seats. One that lasts longer waits for its caller, or for an agent.
 const SEATED_MAX: Duration = Duration::from_secs(10);
 
-/// What a call that waits is told.
+/// What becomes of a call that waits.
 enum WaitNotice {
     Entered,
     ThrownOut,
@@ -137,7 +137,7 @@ impl Calls {
         self.0.metrics.refuse(charge.class);
         let whose = match &charge.caller {
             CallerKey::User(user) => format!("{user} asks for"),
-            CallerKey::Operator | CallerKey::Nobody => "operators ask for".to_owned(),
+            CallerKey::Operator => "operators ask for".to_owned(),
         };
         let text = format!(
             "this gateway is busy: {whose} more at once than there is room for among calls of class {}; repeat it in a \

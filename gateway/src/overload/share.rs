@@ -1,7 +1,7 @@
 //! Who may work on a gateway now: a pure decision over seats, classes and callers.
 //!
 //! Each class of calls has a share of the seats for itself. What a class does not use, others may, as long as it can
-//! have its share at once: the sum over all classes of the larger of share and use never exceeds the seats. Within a
+//! have its share at once. So the sum over all classes of the larger of share and use never exceeds the seats. Within a
 //! class, calls wait in a queue for each caller. The next is of the caller with the fewest seats in use, and among
 //! those of the one that has had the least so far (start-time fair queueing, Goyal, Vin and Cheng 1997).
 
@@ -228,8 +228,8 @@ impl Seats {
             if self.has_room(class, caller, cost) {
                 return Some((caller.clone(), ticket, cost));
             }
-            // Those behind have as many seats or more. Only a caller at its own bound is passed.
-            if !self.has_room(class, &CallerKey::Nobody, cost) {
+            // Those behind have as many seats or more. Only a user at the own bound is passed, which operators do not have.
+            if !self.has_room(class, &CallerKey::Operator, cost) {
                 return None;
             }
         }

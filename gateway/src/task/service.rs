@@ -69,9 +69,7 @@ impl TaskService for TaskServer {
 
     async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {
         let handed_on = is_handed_on(request.metadata());
-        let principal = principal_of(request.extensions())?;
-        let (asked, ongoing) = admit_stream(&self.cells, &principal, request.into_inner())?;
-        let Asked { cell, message: request } = asked;
+        let (Asked { cell, message: request }, ongoing) = self.cells.admit_watch(request)?;
         let slot = self.streams.take_for(window_of(request.window_bytes))?;
         let (index, incarnation) = (request.index, request.incarnation);
         let wanted = WantedAttempt { user: &request.user, job: &request.job, index, incarnation, handed_on };

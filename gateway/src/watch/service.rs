@@ -18,9 +18,7 @@ use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
 use super::event::{Sentence, sentence, with_values};
 use super::feed::{FeedItem, feed};
 use super::selected::WantedSubjects;
-use crate::cell::{
-    Asked, CellContext, Cells, admit_stream, cursor_from_message, cursor_to_message, principal_of,
-};
+use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::select::selector_checked;
 use crate::status::{status_from_store, status_with};
 
@@ -56,9 +54,7 @@ impl WatchService for WatchServer {
     type WatchStream = WatchStream;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
-        let principal = principal_of(request.extensions())?;
-        let (asked, ongoing) = admit_stream(&self.cells, &principal, request.into_inner())?;
-        let Asked { cell, message: request } = asked;
+        let (Asked { cell, message: request }, ongoing) = self.cells.admit_watch(request)?;
         let cell = Arc::clone(cell);
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
