@@ -49,6 +49,30 @@ async fn the_budget_of_attempts_ends() {
 }
 
 #[tokio::test]
+async fn a_call_comes_back_when_a_busy_gateway_has_said_and_no_other_limit_is_repeated() {
+    let fake = fake::start().await;
+    let busy = |reason: &str| {
+        let mut details = ErrorDetails::new();
+        details.set_error_info(reason, "borough", [("class".to_owned(), "change".to_owned())]);
+        details.set_retry_info(Some(Duration::from_millis(20)));
+        Status::with_error_details(Code::ResourceExhausted, "too much", details)
+    };
+    // Oftener than a gateway that is away is asked.
+    fake.script.submit_failures.lock().extend((0..9).map(|_| busy("OVERLOADED")));
+    let patient = client(&[&fake.address], |_| {});
+    assert!(patient.job_submit(JobSpec::default(), 0).await.unwrap().changed);
+    assert_eq!(fake.script.request_ids.lock().len(), 10);
+    fake.script.submit_failures.lock().extend((0..100).map(|_| busy("OVERLOADED")));
+    let hasty = client(&[&fake.address], |config| config.deadline = Duration::from_millis(500));
+    let refused = hasty.job_submit(JobSpec::default(), 0).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::ResourceExhausted), "{refused:?}");
+    fake.script.submit_failures.lock().clear();
+    fake.script.submit_failures.lock().push_back(busy("JOURNAL_FULL"));
+    let full = patient.job_submit(JobSpec::default(), 0).await.unwrap_err();
+    assert_eq!(full.code(), Some(Code::ResourceExhausted), "{full:?}");
+}
+
+#[tokio::test]
 async fn the_next_gateway_answers_for_one_that_is_gone() {
     let (gone, fake) = (nobody().await, fake::start().await);
     let client = client(&[&gone, &fake.address], |_| {});
