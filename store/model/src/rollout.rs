@@ -154,7 +154,7 @@ impl SpecDifference {
     }
 }
 
-/// Returns true if a change of a job from the spec in force to `spec` begins without a surge: each attempt has the
+/// Returns true if a change of a job from the spec in force to `spec` begins without a surge. Then each attempt has the
 /// version in force, and all that the change concerns are resized in place.
 pub fn begins_in_place(row: &JobRow, in_force: &JobSpec, spec: &JobSpec) -> bool {
     let is_settled = |last: &Rollout| last.state == RolloutState::Done && last.skipped == 0;

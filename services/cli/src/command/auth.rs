@@ -119,7 +119,7 @@ async fn who_can(client: &Client, action: &str, owner: &str, printer: &Printer) 
     Ok(Code::Done)
 }
 
-/// The grant before a change. Who may not read it may not change it either, and is told about the change.
+/// The grant before a change. Who may not read it may not change it either, and hears of the change.
 async fn grant_before(client: &Client, subject: &str) -> Result<Grant, Failure> {
     let failure = match client.grant_get(subject).await.map_err(refused) {
         Ok(before) => return Ok(before.grant.unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! The auditor's rules of allocs: none gives more than it holds, what is in one is on its node, and a node has its room
+//! The auditor's rules of allocs. None gives more than it holds, what is in one is on its node, and a node has its room
 //! back only when nothing in the alloc runs.
 
 use std::collections::BTreeMap;
