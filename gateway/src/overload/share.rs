@@ -228,7 +228,7 @@ impl Seats {
             if self.has_room(class, caller, cost) {
                 return Some((caller.clone(), ticket, cost));
             }
-            // Those behind have as many seats or more. Only a user at the own bound is passed, which operators do not have.
+            // Those behind have as many seats or more. Only a user at the own bound is passed: operators have none.
             if !self.has_room(class, &CallerKey::Operator, cost) {
                 return None;
             }
