@@ -128,6 +128,14 @@ async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello
     }
 }
 
+/// What ended the messages of an agent.
+enum RouteEnd {
+    /// The agent closed its side.
+    ByAgent,
+    /// Something else did.
+    Ended(End),
+}
+
 /// Passes on the agent's messages, until it stops or a newer session replaces this one.
 async fn route(
     cell: Arc<CellContext>,
@@ -136,30 +144,37 @@ async fn route(
     mut inbound: Streaming<v1::AgentMessage>,
     reports: mpsc::Sender<v1::Report>,
 ) {
-    let mut is_clean = false;
-    let End { kind, why } = loop {
+    let ended = loop {
         let message = tokio::select! {
             message = inbound.message() => message,
-            () = reports.closed() => break end_of(&session),
-            () = session.ended() => break end_of(&session),
+            () = reports.closed() => break RouteEnd::Ended(end_of(&session)),
+            () = session.ended() => break RouteEnd::Ended(end_of(&session)),
         };
         let message = match message {
             Ok(Some(message)) => message,
-            Ok(None) => {
-                is_clean = true;
-                break End { kind: EndKind::Closed, why: "the agent has closed it".to_owned() };
-            }
+            Ok(None) => break RouteEnd::ByAgent,
             // A message beyond its bound is refused with that reason. Any other error is one of the connection.
             Err(status) if status.code() == Code::OutOfRange => {
-                break End { kind: EndKind::Protocol, why: status.message().to_owned() };
+                break RouteEnd::Ended(End { kind: EndKind::Protocol, why: status.message().to_owned() });
             }
-            Err(status) => break End { kind: EndKind::Closed, why: broken_text(&status) },
+            Err(status) => {
+                break RouteEnd::Ended(End { kind: EndKind::Closed, why: broken_text(&status) });
+            }
         };
         if !session.is_current() {
-            break End { kind: EndKind::Superseded, why: "a newer session has taken over".to_owned() };
+            let why = "a newer session has taken over".to_owned();
+            break RouteEnd::Ended(End { kind: EndKind::Superseded, why });
         }
         if let Err(why) = message_route(&cell, &session, &name, message, &reports) {
-            break End { kind: EndKind::Protocol, why: why.to_owned() };
+            break RouteEnd::Ended(End { kind: EndKind::Protocol, why: why.to_owned() });
+        }
+    };
+    let (is_clean, End { kind, why }) = match (ended, session.end_reason()) {
+        (RouteEnd::Ended(end), _) => (false, end),
+        // The agent closes its side when it sees that this gateway has ended the session.
+        (RouteEnd::ByAgent, Some(end)) if end.kind != EndKind::Superseded => (false, end),
+        (RouteEnd::ByAgent, _) => {
+            (true, End { kind: EndKind::Closed, why: "the agent has closed it".to_owned() })
         }
     };
     let lasting = session.is_lasting();
