@@ -6,34 +6,41 @@
 //! Answers are the messages of `borough/v1`; their meaning is up to the caller.
 
 mod access;
+mod builder;
 mod call;
 mod cell;
 mod config;
 mod error;
+mod in_task;
 mod job;
 mod log;
 mod node;
 mod outage;
+mod page;
 mod pool;
 mod quota;
 mod retry;
 mod task;
 mod usage;
+mod wait;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub use access::AccessQuestion;
+pub use builder::{JobBuilder, JobSpecRefused};
 pub use call::{Client, ItemStream};
 pub use cell::EndpointListFilter;
 pub use config::{ClientConfig, ClientToken};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
+pub use in_task::{InTask, NotInTask};
 pub use log::{LogEvent, LogFollower, LogQuery, LogWait};
 pub use outage::GatewayAbsence;
 pub use retry::RetryPolicy;
 pub use task::{TaskFilter, TaskRef};
-pub use watch::{CellItem, EndpointItem};
+pub use wait::{JobGoal, SeenJob, ServiceProgress, WaitError, WaitOutcome, count_with_surge};
+pub use watch::{CellItem, EndpointItem, TaskAddress};
 
 pub use job::{ExpectedJob, JobFilter, JobRef, LabelChange};
 pub use node::{DrainMode, NodeFilter};

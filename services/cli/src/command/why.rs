@@ -1,13 +1,13 @@
 //! `why`: why tasks are not placed, or do not run as they should.
 
-use borough_client::{Client, JobRef};
+use borough_client::{Client, JobRef, count_with_surge};
 use borough_proto::v1::Job;
 
 use super::job::jobs_shown;
 use crate::args::{Global, WhyArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, count_with_surge, explanations_text, tally};
+use crate::output::{ExplanationView, Printer, explanations_text, tally};
 
 pub(super) async fn run(
     global: &Global,

@@ -1,10 +1,11 @@
 //! Why tasks are not placed, or do not run as they should.
 
+use borough_client::count_with_surge;
 use borough_proto::v1;
 use serde::Serialize;
 
 use super::text::{ranges, tally, word};
-use super::{ExitView, Foreign, RolloutOutput, count_with_surge};
+use super::{ExitView, Foreign, RolloutOutput};
 
 /// Why similar tasks are not placed, or do not run as they should.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -55,8 +55,7 @@ pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rolled_version::RolledVersionView;
 pub(crate) use rollout::{
-    RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, skipped_text,
-    surge_waits_text,
+    RolloutOutput, RolloutStatusView, canaries_text, healthy_of, skipped_text, surge_waits_text,
 };
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,

@@ -1,20 +1,11 @@
 //! The rollout of a job, for people and programs.
 
+use borough_client::count_with_surge;
 use borough_proto::v1;
 use serde::Serialize;
 
 use super::text::{facts, ranges, tally};
 use super::{ExplanationView, Foreign, explanations_text, time, word};
-
-/// How many indexes the tasks of a job have, with those that surge. A daemon job keeps those of nodes that are gone.
-pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
-    if let Some(daemon) = &job.daemon {
-        return daemon.indexes;
-    }
-    // An older gateway says only what surges for a rollout.
-    let for_rollout = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
-    job.count.saturating_add(job.surge.max(for_rollout))
-}
 
 /// So many canaries, with their verb.
 pub(crate) fn canaries_text(canaries: u32) -> String {

@@ -4,7 +4,9 @@
 mod cell;
 mod endpoints;
 mod follow;
+mod resolve;
 mod resumption;
 
 pub use cell::CellItem;
 pub use endpoints::EndpointItem;
+pub use resolve::TaskAddress;

@@ -1,11 +1,10 @@
 //! The progress of a job while a verb waits for it, as a pure function of its rows.
 
-use std::collections::BTreeMap;
-
-use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
+use borough_client::{SeenJob, ServiceProgress, count_with_surge};
+use borough_proto::v1::{Job, JobKind, JobState, Task, TaskState};
 
 use super::rollout::RolloutSeen;
-use crate::output::{ExitView, count_with_surge, nodes_text, ranges, tally, word};
+use crate::output::{ExitView, nodes_text, ranges, tally, word};
 
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,61 +48,48 @@ pub(super) enum JobProgress {
     Lost(String),
 }
 
-/// The rows of a job, as far as known.
+/// The rows of a job, as far as known, with what else a verb has seen of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownJob {
-    pub(super) job: Job,
-    pub(super) tasks: BTreeMap<u32, Task>,
+    pub(super) seen: SeenJob,
     /// Another user, who has stopped the job.
     pub(super) stopped_by: Option<String>,
     /// What was seen of the version that is rolled out, if that is the goal.
     pub(super) rollout: RolloutSeen,
 }
 
+impl std::ops::Deref for KnownJob {
+    type Target = SeenJob;
+
+    fn deref(&self) -> &SeenJob {
+        &self.seen
+    }
+}
+
+impl std::ops::DerefMut for KnownJob {
+    fn deref_mut(&mut self) -> &mut SeenJob {
+        &mut self.seen
+    }
+}
+
 impl KnownJob {
-    /// Replaces an older row of this job. Returns true if it did.
-    pub(super) fn job_changed(&mut self, job: Job) -> bool {
-        let newer = job.id == self.job.id && job.revision > self.job.revision;
-        if newer {
-            self.job = job;
-        }
-        newer
+    /// The rows of this job, without its tasks.
+    pub(super) fn of(job: Job) -> Self {
+        Self { seen: SeenJob { job, ..SeenJob::default() }, ..Self::default() }
     }
 
     /// Replaces an older row of this job. Returns true if it did.
     pub(super) fn task_changed(&mut self, task: Task) -> bool {
-        let known = self.tasks.get(&task.index);
-        let newer = task.job_id == self.job.id && known.is_none_or(|known| task.revision > known.revision);
-        if newer {
+        if self.seen.is_news(&task) {
             self.rollout.visit(&task);
-            self.tasks.insert(task.index, task);
         }
-        newer
-    }
-
-    pub(super) fn wanted(&self) -> impl Iterator<Item = &Task> {
-        let end = if self.job.daemon.is_some() { count_with_surge(&self.job) } else { self.job.count };
-        let tasks = self.tasks.range(..end).map(|(_, task)| task);
-        // An index of a daemon job is kept when its node goes, and then no task is wanted there.
-        tasks.filter(|task| task.state() != TaskState::Dead || task.stop() != StopReason::NodeLeft)
+        self.seen.task_changed(task)
     }
 
     /// The indexes of the tasks that surge.
     fn surging_indexes(&self) -> std::ops::Range<u32> {
         let end = count_with_surge(&self.job);
         if self.job.daemon.is_some() { end..end } else { self.job.count..end }
-    }
-
-    /// Returns true if its agent has seen it run for a while and its check passes, if it has one. A task that has
-    /// merely not crashed yet does not count.
-    pub(super) fn is_healthy(task: &Task) -> bool {
-        task.state() == TaskState::Running && task.health() == Health::Healthy
-    }
-
-    /// Returns true if the task will not start again. A task stopped by a shrink starts again when the job grows.
-    fn is_dead_for_good(&self, task: &Task) -> bool {
-        let stopped = task.exit.as_ref().is_some_and(|exit| exit.reason() == EndReason::Stopped);
-        task.state() == TaskState::Dead && task.stop() == StopReason::Unspecified && !stopped
     }
 
     fn in_state(&self, states: &[TaskState]) -> usize {
@@ -121,20 +107,11 @@ impl KnownJob {
         let std::ops::Range { start: first, end } = self.surging_indexes();
         let waits = |task: &Task| match task.state() {
             TaskState::Pending => task.failures == 0,
-            TaskState::Dead => !self.is_dead_for_good(task),
+            TaskState::Dead => !SeenJob::is_dead_for_good(task),
             _ => false,
         };
         let others = self.tasks.range(first..end).filter(|(_, task)| !waits(task)).count();
         end.saturating_sub(first).saturating_sub(u32::try_from(others).unwrap_or(u32::MAX))
-    }
-
-    /// Counts the tasks that a smaller count no longer wants, and that have not ended yet. A lost task does not count:
-    /// its node may never report its end.
-    pub(super) fn surplus(&self) -> usize {
-        let beyond = self.tasks.range(count_with_surge(&self.job)..).map(|(_, task)| task.state());
-        beyond
-            .filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending | TaskState::Lost))
-            .count()
     }
 
     /// Counts the waiting tasks. Tasks that were never placed have no row.
@@ -146,10 +123,6 @@ impl KnownJob {
     /// Returns true if a task, or one that is to surge, waits for a node.
     pub(super) fn waits_for_node(&self) -> bool {
         self.pending() > 0 || self.surge_unplaced() > 0
-    }
-
-    pub(super) fn healthy(&self) -> usize {
-        self.wanted().filter(|task| Self::is_healthy(task)).count()
     }
 
     /// The progress towards `goal`.
@@ -179,7 +152,7 @@ impl KnownJob {
                 JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
             }
             (Goal::Up, _) if self.job.kind() == JobKind::Batch => JobProgress::Underway,
-            (Goal::Up, JobState::Running) => self.service_progress(&name),
+            (Goal::Up, JobState::Running) => self.up_progress(&name),
             _ => JobProgress::Underway,
         }
     }
@@ -198,7 +171,7 @@ impl KnownJob {
     pub(super) fn waits_for_agent(&self, goal: Goal) -> bool {
         let waits = |task: &Task| match task.state() {
             TaskState::Assigned | TaskState::Starting | TaskState::Stopping | TaskState::Releasing => true,
-            TaskState::Running => !Self::is_healthy(task),
+            TaskState::Running => !SeenJob::is_healthy(task),
             _ => false,
         };
         match goal {
@@ -213,7 +186,7 @@ impl KnownJob {
         let done = |task: &Task| {
             task.state() == TaskState::Dead && task.exit.as_ref().and_then(|exit| exit.code) == Some(0)
         };
-        if task.is_some_and(|task| (task.incarnation > after && Self::is_healthy(task)) || done(task)) {
+        if task.is_some_and(|task| (task.incarnation > after && SeenJob::is_healthy(task)) || done(task)) {
             return JobProgress::Reached;
         }
         if !matches!(self.job.state(), JobState::Running) {
@@ -227,7 +200,7 @@ impl KnownJob {
             return JobProgress::Lost(format!("task {name}/{index} is gone: its job has {count} by now"));
         }
         match task {
-            Some(task) if self.is_dead_for_good(task) => {
+            Some(task) if SeenJob::is_dead_for_good(task) => {
                 JobProgress::Lost(format!("task {name}/{index} is dead{}", Self::ended(task)))
             }
             _ => JobProgress::Underway,
@@ -239,7 +212,7 @@ impl KnownJob {
         let name = format!("{}/{}/{}", self.job.user, self.job.name, next.index);
         let Some(task) = self.tasks.get(&next.index) else { return format!("{name}: pending") };
         let state = match task.state() {
-            TaskState::Running if self.job.kind() != JobKind::Batch && !Self::is_healthy(task) => {
+            TaskState::Running if self.job.kind() != JobKind::Batch && !SeenJob::is_healthy(task) => {
                 "not healthy yet".to_owned()
             }
             state => word(state.as_str_name(), "TASK_STATE_"),
@@ -254,16 +227,15 @@ impl KnownJob {
         format!("{name}: {state}{on}{failed}")
     }
 
-    pub(super) fn service_progress(&self, name: &str) -> JobProgress {
-        let dead = self.wanted().find(|task| self.is_dead_for_good(task));
-        if let Some(task) = dead {
-            return JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()));
+    /// The progress of a service, with why it can no longer come up.
+    pub(super) fn up_progress(&self, name: &str) -> JobProgress {
+        match self.service_progress() {
+            ServiceProgress::Dead(task) => {
+                JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()))
+            }
+            ServiceProgress::Up => JobProgress::Reached,
+            ServiceProgress::Underway => JobProgress::Underway,
         }
-        let all = usize::try_from(self.job.count).unwrap_or(usize::MAX);
-        // The controller has given a task to every node that it can.
-        let is_served = self.job.daemon.as_ref().is_none_or(|daemon| daemon.looked && daemon.left == 0);
-        let reached = is_served && self.healthy() >= all && self.surplus() == 0;
-        if reached { JobProgress::Reached } else { JobProgress::Underway }
     }
 
     /// The state of the job, in one line.
@@ -328,13 +300,13 @@ impl KnownJob {
 
     /// The task with the most failures in a row.
     pub(super) fn failing(&self) -> Option<&Task> {
-        let failing = self.wanted().filter(|task| task.failures > 0 && !Self::is_healthy(task));
+        let failing = self.wanted().filter(|task| task.failures > 0 && !SeenJob::is_healthy(task));
         failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)))
     }
 
     /// A task that runs and is not healthy: the one that has run for longest.
     pub(super) fn unhealthy(&self) -> Option<&Task> {
-        let runs = |task: &&Task| task.state() == TaskState::Running && !Self::is_healthy(task);
+        let runs = |task: &&Task| task.state() == TaskState::Running && !SeenJob::is_healthy(task);
         self.wanted().filter(runs).min_by_key(|task| task.started_ms)
     }
 
@@ -347,7 +319,7 @@ impl KnownJob {
     /// Which tasks have failed for good, if several have.
     fn failed_text(&self) -> String {
         let has_failed = |task: &&Task| {
-            self.is_dead_for_good(task) && task.exit.as_ref().and_then(|exit| exit.code) != Some(0)
+            SeenJob::is_dead_for_good(task) && task.exit.as_ref().and_then(|exit| exit.code) != Some(0)
         };
         let failed: Vec<u32> = self.wanted().filter(has_failed).map(|task| task.index).collect();
         match failed.len() {
@@ -366,7 +338,7 @@ impl KnownJob {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use borough_proto::v1::Exit;
+    use borough_proto::v1::{EndReason, Exit, Health, StopReason};
 
     use super::*;
 
@@ -381,7 +353,7 @@ pub(super) mod tests {
             revision: 1,
             ..Job::default()
         };
-        KnownJob { job, ..KnownJob::default() }
+        KnownJob::of(job)
     }
 
     pub(crate) fn task(index: u32, state: TaskState, health: Health) -> Task {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, JobRef, TaskRef};
+use borough_client::{Client, JobRef, TaskRef, count_with_surge};
 use borough_kv::env::SystemClock;
 use borough_proto::v1::{Job, JobState, Task, TaskState};
 
@@ -14,7 +14,7 @@ use crate::args::{Global, RestartArguments, RestartFrom};
 use crate::command::attempts::TaskAttempts;
 use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure};
-use crate::output::{LeftTaskView, Printer, Progress, RestartedView, count_with_surge, ranges, word};
+use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, word};
 
 pub(super) async fn restart(
     global: &Global,
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn all_tasks_are_restarted_in_order_or_those_that_are_named() {
-        let known = KnownJob { job: Job { count: 4, ..Job::default() }, ..KnownJob::default() };
+        let known = KnownJob::of(Job { count: 4, ..Job::default() });
         let wanted = |line: &str| wanted(&arguments(line), from_of(&arguments(line)), &known);
         assert_eq!(wanted("borough job restart web"), [0, 1, 2, 3]);
         assert_eq!(wanted("borough job restart web --from 2"), [2, 3]);

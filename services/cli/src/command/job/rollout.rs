@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use borough_client::SeenJob;
 use borough_model::JobSpec;
 use borough_model::rollout::{AttemptFits, RolloutProgress, TaskProgress};
 use borough_proto::convert::job_spec_from_message;
@@ -49,7 +50,7 @@ impl KnownJob {
         let Goal::RolledOut { version } = goal else { return };
         if self.rollout.version != version {
             self.rollout = RolloutSeen { version, ..RolloutSeen::default() };
-            self.tasks.values().for_each(|task| self.rollout.visit(task));
+            self.seen.tasks.values().for_each(|task| self.rollout.visit(task));
         }
     }
 
@@ -57,7 +58,7 @@ impl KnownJob {
     pub(super) fn seen_keep(&mut self, before: Self) {
         if before.job.id == self.job.id {
             self.rollout = before.rollout;
-            self.tasks.values().for_each(|task| self.rollout.visit(task));
+            self.seen.tasks.values().for_each(|task| self.rollout.visit(task));
         }
     }
 
@@ -68,7 +69,8 @@ impl KnownJob {
 
     /// Adds the specs of this job's versions.
     pub(super) fn specs_add(&mut self, versions: &[JobVersion]) {
-        let of_job = |version: &&JobVersion| version.job.as_ref().is_some_and(|job| job.id == self.job.id);
+        let of_job =
+            |version: &&JobVersion| version.job.as_ref().is_some_and(|job| job.id == self.seen.job.id);
         let read = |version: &JobVersion| {
             let spec = job_spec_from_message(version.spec.as_ref()?).ok()?;
             Some((version.version, Arc::new(spec)))
@@ -84,7 +86,7 @@ impl KnownJob {
         let why = &rollout.failure;
         if rollout.version == version {
             return match rollout.state() {
-                RolloutState::Done => self.service_progress(name),
+                RolloutState::Done => self.up_progress(name),
                 RolloutState::Failed => JobProgress::Lost(format!(
                     "{name}: the rollout of version {version} failed: {why}{}",
                     self.last_end()
@@ -221,7 +223,7 @@ impl KnownJob {
         for task in self.wanted() {
             let fit = fits.fit_of(task.index, task.spec_version, |version| specs.get(&version).cloned());
             let state = task_state(task.state());
-            let is_healthy = Self::is_healthy(task);
+            let is_healthy = SeenJob::is_healthy(task);
             let task =
                 TaskProgress { version: task.spec_version, fit, state, is_healthy, failures: task.failures };
             progress.visit(task, version, kind);
@@ -233,7 +235,7 @@ impl KnownJob {
 
     /// As if the rollout concerned every task.
     fn counts_of_all(&self, version: u32) -> RolloutProgress {
-        let has = |task: &&Task| task.spec_version >= version && Self::is_healthy(task);
+        let has = |task: &&Task| task.spec_version >= version && SeenJob::is_healthy(task);
         let healthy = u32::try_from(self.wanted().filter(has).count()).unwrap_or(u32::MAX);
         RolloutProgress { concerned: self.job.count, updated: healthy, healthy }
     }

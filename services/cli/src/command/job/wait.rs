@@ -182,7 +182,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         self.reach(&mut watched, goal).await?;
         let JobRows { known, spec, .. } = watched;
         let (text, task) = (known.text(goal), known.task_of(goal).cloned());
-        Ok(Waited { job: known.job, spec, text, task })
+        Ok(Waited { job: known.seen.job, spec, text, task })
     }
 
     /// Lists the rows of the job, and watches them from there.
@@ -192,7 +192,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             self.progress.show(&format!("{}: reading its tasks", self.job));
         }
         let (tasks, _) = self.client.task_list_of_job(self.job).await?;
-        let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
+        let mut known = KnownJob::of(answer.job.unwrap_or_default());
         known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
         let filter = WatchFilter {
             user: self.job.user.clone(),

@@ -9,7 +9,7 @@ mod seen;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_client::{CellItem, Client, JobRef, LogQuery, TaskRef};
+use borough_client::{CellItem, Client, JobRef, LogQuery, TaskRef, count_with_surge};
 use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::watch_response::Change;
 use borough_proto::v1::{Cursor, Job, JobState, PageRequest, Task, WatchFilter};
@@ -23,7 +23,7 @@ use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, absence_text};
-use crate::output::{LogStyle, Printer, count_with_surge, end_when_stuck, tally};
+use crate::output::{LogStyle, Printer, end_when_stuck, tally};
 
 /// The most attempts that are read at the same time. Others wait until one of these has ended.
 const READERS_MAX: usize = 1_000;
