@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -28,17 +28,36 @@ pub async fn http_get(address: &str, path: &str, token: Option<&str>) -> Result<
 }
 
 async fn request(address: &str, path: &str, token: Option<&str>) -> Result<Response<Incoming>, String> {
+    let mut request = Request::get(path).header("host", address);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Full::default()).map_err(|error| error.to_string())?;
+    send(address, request).await
+}
+
+async fn send(address: &str, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| text(&error))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| text(&error))?;
     tokio::spawn(connection);
-    let mut request = Request::get(path).header("host", address);
-    if let Some(token) = token {
-        request = request.header("authorization", format!("Bearer {token}"));
-    }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|error| text(&error))?;
     sender.send_request(request).await.map_err(|error| text(&error))
+}
+
+/// Posts JSON to `path` at `address` (`host:port`). Returns the status and the body.
+///
+/// # Errors
+/// Why no answer came, for people.
+pub async fn http_post(address: &str, path: &str, json: &str) -> Result<(u16, String), String> {
+    let asked = async {
+        let request = Request::post(path).header("host", address).body(Full::from(json.to_owned()));
+        let response = send(address, request.map_err(|error| error.to_string())?).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    };
+    tokio::time::timeout(ANSWER_WAIT, asked).await.map_err(|_| "no answer in time".to_owned())?
 }
 
 /// Reads server-sent events: the kind and the data of each.
