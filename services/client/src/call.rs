@@ -267,7 +267,7 @@ impl Client {
 
 /// Returns true if a call of this method changes nothing.
 fn is_read(method: &str) -> bool {
-    ["Get", "List", "Plan", "Explain", "Read", "Watch"].iter().any(|verb| method.starts_with(verb))
+    ["Check", "Get", "List", "Plan", "Explain", "Read", "Watch"].iter().any(|verb| method.starts_with(verb))
 }
 
 /// Of what speaks no gRPC.

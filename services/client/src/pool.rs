@@ -12,6 +12,9 @@ use tonic::transport::{Channel, Endpoint};
 use crate::config::ClientConfig;
 use crate::error::ClientError;
 
+/// The longest time between two questions whether the other side of a connection is there, and for their answer.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
+
 /// The gateways of a client.
 #[derive(Debug)]
 pub(crate) struct GatewayPool {
@@ -113,9 +116,9 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
         .map_err(|_| refuse("is no address".to_owned()))?
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
-        // A peer that vanished is noticed within fifteen seconds, also by idle watches.
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(5))
+        // A peer that vanished is noticed while the next gateway can still answer in time, also by idle watches.
+        .http2_keep_alive_interval((config.deadline / 3).clamp(Duration::from_secs(1), KEEP_ALIVE_MAX))
+        .keep_alive_timeout((config.deadline / 5).clamp(Duration::from_secs(1), KEEP_ALIVE_MAX))
         .keep_alive_while_idle(true);
     let (address, greeting) = (address.to_owned(), Arc::default());
     Ok(PooledGateway { address, endpoint, channel: Mutex::new(None), greeting })

@@ -57,6 +57,21 @@ async fn a_watch_broken_inside_a_transaction_goes_on_without_gap_or_repetition()
     assert_eq!(resumes, expected, "the first starts where the cell was");
 }
 
+/// A gateway of a later version sends a kind of change that this client does not know, and the stream breaks behind it.
+#[tokio::test]
+async fn an_unknown_change_inside_a_transaction_loses_nothing_of_it() {
+    let fake = fake::start().await;
+    let unknown = || Ok(WatchResponse { change: None, ..followed(3, 0).unwrap() });
+    fake.script.watches.lock().extend([
+        vec![change(2, 20), unknown(), Err(Status::unavailable("going down"))],
+        vec![unknown(), change(3, 31)],
+    ]);
+    let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), None);
+    let seen: Vec<CellItem> = watch.take(3).map(Result::unwrap).collect().await;
+    assert_eq!((index(seen[0].clone()), index(seen[2].clone())), (20, 31), "{seen:?}");
+    assert_eq!(fake.script.watch_resumes.lock().as_slice(), [1, 2].map(|stamp| Some(fake::cursor(stamp))));
+}
+
 #[tokio::test]
 async fn a_watch_goes_on_from_a_bookmark() {
     let fake = fake::start().await;

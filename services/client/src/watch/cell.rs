@@ -54,7 +54,12 @@ impl WatchFeed for CellFeed {
     }
 
     fn is_bookmark(message: &WatchResponse) -> bool {
-        matches!(message.change, None | Some(watch_response::Change::Bookmark(_)))
+        match &message.change {
+            Some(watch_response::Change::Bookmark(_)) => true,
+            // A kind of a later version. With more of its commit to come, its cursor is not complete.
+            None => !message.more,
+            Some(_) => false,
+        }
     }
 }
 

@@ -66,7 +66,12 @@ impl WatchFeed for EndpointFeed {
     }
 
     fn is_bookmark(message: &WatchEndpointsResponse) -> bool {
-        matches!(message.event, None | Some(watch_endpoints_response::Event::Bookmark(_)))
+        match &message.event {
+            Some(watch_endpoints_response::Event::Bookmark(_)) => true,
+            // A kind of a later version. With more of its commit to come, its cursor is not complete.
+            None => !message.more,
+            Some(_) => false,
+        }
     }
 }
 
