@@ -25,6 +25,8 @@ pub mod session;
 pub mod status;
 pub mod task;
 pub mod watch;
+mod web;
 
 pub use connection::{CallLimits, ConnectionLimits, SEATS_MIN};
 pub use serve::{Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, NetworkSettings};
+pub use web::{WebOrigin, WebOriginError};

@@ -34,7 +34,9 @@ use tonic::transport::server::{Connected, Router};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use tonic_web::GrpcWebLayer;
 use tower::layer::util::{Identity, Stack};
+use tower_http::cors::CorsLayer;
 
 use crate::access::AccessServer;
 use crate::auth::{AuthLayer, Credentials};
@@ -55,6 +57,7 @@ use crate::session::metrics::DeliveryMetrics;
 use crate::session::silence::silence_max;
 use crate::task::TaskServer;
 use crate::watch::WatchServer;
+use crate::web::{WebOrigin, web_layers};
 
 /// Interval of keep-alive probes on an idle connection, and how long an answer may take. The session of a machine that
 /// dies ends within the sum: the longest interval of reports that does not depend on the number of sessions.
@@ -89,6 +92,8 @@ pub struct GatewayConfig {
     /// The bounds of connections, for both listeners together.
     pub connections: ConnectionLimits,
     pub health: HealthSource,
+    /// Whose web pages may call it.
+    pub web_origins: Vec<WebOrigin>,
 }
 
 /// The certificates of a gateway, as a server and for other gateways.
@@ -249,8 +254,8 @@ impl Gateway {
             let servers = Servers { cells: Arc::clone(&cells), name, peers, report, silence };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));
-            let router =
-                servers.router(AuthLayer::new(config.credentials), OverloadLayer::new(calls.clone()));
+            let overload = OverloadLayer::new(calls.clone());
+            let router = servers.router(config.web_origins, AuthLayer::new(config.credentials), overload);
             let router = router.add_service(health_service);
             let router = match reflection_service() {
                 Ok(reflection) => router.add_service(reflection),
@@ -301,7 +306,7 @@ struct StartedParts {
 }
 
 /// What a call passes on its way to a service, the outermost last.
-type GatewayLayers = Stack<OverloadLayer, Stack<AuthLayer, Identity>>;
+type GatewayLayers = Stack<OverloadLayer, Stack<AuthLayer, Stack<GrpcWebLayer, Stack<CorsLayer, Identity>>>>;
 
 struct Servers {
     cells: Arc<Cells>,
@@ -313,17 +318,25 @@ struct Servers {
 }
 
 impl Servers {
-    fn router(self, auth: AuthLayer, overload: OverloadLayer) -> Router<GatewayLayers> {
+    fn router(
+        self,
+        origins: Vec<WebOrigin>,
+        auth: AuthLayer,
+        overload: OverloadLayer,
+    ) -> Router<GatewayLayers> {
+        let (cors, web) = web_layers(origins);
         let cells = || Arc::clone(&self.cells);
         let agents = AgentServer::new(cells(), self.name.clone(), self.report, self.silence);
         let agents = AgentServiceServer::new(agents)
             .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
         Server::builder()
-            // Only to tell a client of plain HTTP which port it wants.
+            // For gRPC-Web, and to tell another client of plain HTTP which port it wants.
             .accept_http1(true)
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .layer(cors)
+            .layer(web)
             .layer(auth)
             .layer(overload)
             .add_service(agents)

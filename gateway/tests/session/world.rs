@@ -94,6 +94,7 @@ impl World {
             tls: None,
             connections: ConnectionLimits::of_descriptors(1_024),
             health: HealthSource { db, mirrors: vec![mirror] },
+            web_origins: Vec::new(),
         };
         let cancelled = CancellationToken::new();
         let any = "127.0.0.1:0".parse().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_gateway::{CallLimits, ConnectionLimits, SEATS_MIN};
+use borough_gateway::{CallLimits, ConnectionLimits, SEATS_MIN, WebOrigin};
 use clap::Args;
 
 use super::number::whole;
@@ -30,6 +30,9 @@ pub struct ConnectionArguments {
     /// Work on at most this many calls of gRPC at once, with a share for each class of calls [default: 512]
     #[arg(long, value_name = "N", value_parser = whole(SEATS_MIN..=1_000_000))]
     pub calls_max: Option<u32>,
+    /// Let web pages of this origin call the gateway, such as https://console.example.com; may be repeated
+    #[arg(long = "web-origin", value_name = "ORIGIN")]
+    pub web_origins: Vec<WebOrigin>,
 }
 
 impl ConnectionArguments {
@@ -74,6 +77,7 @@ mod tests {
             unauthenticated_per_peer_max: peer,
             unauthenticated_ms: 500,
             calls_max: None,
+            web_origins: Vec::new(),
         }
     }
 

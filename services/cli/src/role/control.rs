@@ -10,7 +10,9 @@ use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
-use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError};
+use borough_gateway::{
+    ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, WebOrigin,
+};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
@@ -49,6 +51,8 @@ pub(crate) struct ControlConfig {
     pub roles: Roles,
     /// The bounds of connections, for the gateway or for the HTTP of another role.
     pub connections: ConnectionLimits,
+    /// Whose web pages may call its gateway.
+    pub web_origins: Vec<WebOrigin>,
     pub credentials: Credentials,
     /// Absent: nothing is encrypted.
     pub tls: Option<GatewayTls>,
@@ -193,6 +197,7 @@ impl Control {
             tls: config.tls,
             connections: config.connections,
             health: HealthSource { db: config.db.clone(), mirrors },
+            web_origins: config.web_origins,
         };
         let (grpc, http) = (listeners.grpc(), listeners.http());
         let gateway = Gateway::start(gateway, listeners, config.clock, config.rng, cancelled.clone());

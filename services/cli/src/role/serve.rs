@@ -113,6 +113,7 @@ fn run(
     log_begin("warn,borough=info");
     files_private();
     let descriptors = OpenFiles::raise().most;
+    let web_origins = connections.iter().flat_map(|given| given.web_origins.clone()).collect();
     let connections = connections.map(|given| given.limits(descriptors)).transpose()?;
     let connections = connections.unwrap_or_else(|| ConnectionLimits::of_descriptors(descriptors));
     let token = operator_token(global)?;
@@ -136,6 +137,7 @@ fn run(
             tolerance_scope: ToleranceScope::NewCells,
             roles,
             connections,
+            web_origins,
             credentials,
             tls,
             registry,

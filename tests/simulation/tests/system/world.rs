@@ -254,6 +254,7 @@ impl World {
                 tls: None,
                 connections: ConnectionLimits::of_descriptors(1_024),
                 health,
+                web_origins: Vec::new(),
             };
             let incoming = Some(network.listen(&of, &name, time.clone()));
             let connector = network.connector(&of, &time);

@@ -254,6 +254,7 @@ impl DevCell<'_> {
                 ..Roles::none(http)
             },
             connections,
+            web_origins: arguments.connections.web_origins.clone(),
             credentials: Credentials::new(Token::new(token), nodes)
                 .with_issuers(issuers_read(&arguments.issuers)?),
             // On loopback, for the user who starts it: the one role that is never encrypted.
