@@ -1,6 +1,6 @@
 //! Tasks, their exits and their endpoints.
 
-use borough_model::job::HelperPhase;
+use borough_model::job::{HelperPhase, helper_of_failure};
 use borough_model::task::{
     EndReason, Endpoint, Exit, Health, HelperExit, HelperState, HelperStatus, PortAssignment, Resize,
     StopReason,
@@ -234,6 +234,7 @@ pub fn exit_to_message(exit: &Exit, node: String) -> v1::Exit {
         at_ms: exit.at_ms,
         incarnation: exit.incarnation.0,
         node,
+        helper: helper_of_failure(&exit.message).unwrap_or_default().to_owned(),
     }
 }
 

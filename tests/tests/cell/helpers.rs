@@ -198,7 +198,12 @@ async fn a_helper_that_fails_before_the_command_is_a_failure_of_the_attempt() {
             helpers.to_vec()
         };
         let file = cell.file("job.yaml", &trace.file("kind: batch\n", "echo main >> $T", &helpers));
-        cell.borough(&["job", "run", &file]).await.ended(1).warns(reason);
+        let ran = cell.borough(&["job", "run", &file]).await.ended(1).warns(reason);
+        if reason.contains("broken") {
+            ran.warns("the last lines of helper broken of tester/job/0:\n")
+                .warns("  no schema\n")
+                .warns("borough task logs tester/job/0 --previous --helper broken");
+        }
         let tasks = cell
             .tasks_until("job", "over", |tasks| tasks.iter().all(|task| task.state() == TaskState::Dead))
             .await;
@@ -213,19 +218,25 @@ async fn a_helper_that_fails_before_the_command_is_a_failure_of_the_attempt() {
 async fn one_beside_the_command_is_restarted_and_keeps_no_attempt_running() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let trace = Traced::new(&cell);
-    let helpers = [helper("flaky", "beside", "echo flaky >> $T; exit 5", ""), beside("deaf")];
+    let helpers = [
+        helper("prepared", "before", "true", ""),
+        helper("flaky", "beside", "echo flaky >> $T; exit 5", ""),
+        beside("deaf"),
+    ];
     let file = trace.file("kind: batch\n", &format!("echo main >> $T; {WAITS}"), &helpers);
     cell.borough(&["job", "run", "--detach", &cell.file("job.yaml", &file)]).await.ended(0);
     let is_flaky =
         |task: &Task| named(task, "flaky").restarts >= 2 && named(task, "deaf").state() == State::Running;
     let tasks = cell
         .tasks_until("job", "restarted twice", |tasks| {
-            tasks.iter().all(|task| is_running(task) && task.helpers.len() == 2 && is_flaky(task))
+            tasks.iter().all(|task| is_running(task) && task.helpers.len() == 3 && is_flaky(task))
         })
         .await;
     assert_eq!((tasks[0].incarnation, code_of(&tasks[0], "flaky")), (1, Some(5)));
     let status = cell.borough(&["task", "status", "job/0"]).await.ended(0);
-    status.prints("  deaf: beside the command, running\n").prints("last exit code 5 at ");
+    let status = status.prints("  deaf: beside the command, running\n").prints("last exit code 5 at ");
+    // The one before it is done, and does not wait.
+    status.prints("  prepared: before the command, ended: exit code 0 at ");
     // A command in the task runs in the environment of the main command.
     let exec =
         cell.borough(&["task", "exec", "job/0", "--", "sh", "-c", "echo ${BOROUGH_HELPER:-main}"]).await;

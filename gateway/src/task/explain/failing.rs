@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use borough_model::TaskState;
+use borough_model::job::helper_of_failure;
 use borough_model::task::{EndReason, Exit, TaskRow};
 use borough_proto::convert::exit_to_message;
 use borough_proto::signal::signal_name;
@@ -162,7 +163,7 @@ fn commands(task: &str, exit: &Exit) -> String {
     if exit.reason == EndReason::StartFailed {
         let job = task.rsplit_once('/').map_or(task, |(job, _)| job);
         let again = format!("borough job stop {job}; borough job run FILE");
-        if let Some(helper) = failed_helper(&exit.message) {
+        if let Some(helper) = helper_of_failure(&exit.message) {
             return format!("what it wrote: borough task logs {task} --previous --helper {helper}");
         }
         // Its agent names the process.
@@ -172,11 +173,6 @@ fn commands(task: &str, exit: &Exit) -> String {
         return format!("correct the job file, then: {again}");
     }
     format!("what it wrote: borough task logs {task} --previous")
-}
-
-/// The helper that kept an attempt from its command, as its shim names it.
-fn failed_helper(message: &str) -> Option<&str> {
-    message.strip_prefix("its helper \"")?.split_once('"').map(|(name, _)| name)
 }
 
 /// What the present attempt of a task does; empty without one.

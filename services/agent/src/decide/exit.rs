@@ -36,6 +36,8 @@ pub(super) fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Opt
         at_ms: record.at_ms,
         incarnation: id.incarnation,
         node: node.to_owned(),
+        // The gateway reads it out of the message.
+        helper: String::new(),
     })
 }
 

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::log::OutputStream;
 use crate::process::ProcessId;
 use crate::record::{ExitRecord, HelperExitRecord, HelperProgress, HelperRecord};
-use crate::spec::{HELPERS_DIR, HelperCommand, LogLimits, Spec};
+use crate::spec::{HELPERS_DIR, HelperCommand, HelperWhen, LogLimits, Spec};
 
 /// Variables of the attempt's end, for helpers after its command.
 const EXIT_CODE: &str = "BOROUGH_EXIT_CODE";
@@ -121,7 +121,11 @@ impl Helper {
         }
         self.pid = None;
         self.record.process = None;
-        self.record.state = HelperProgress::Waiting;
+        // Only one beside the command starts again. After a failure before the command, the attempt itself ends.
+        self.record.state = match self.record.when {
+            HelperWhen::Beside => HelperProgress::Waiting,
+            HelperWhen::Before | HelperWhen::After => HelperProgress::Ended,
+        };
         self.record.exit = Some(HelperExitRecord { at_ms: clock::wall_ms(), ..exit });
     }
 

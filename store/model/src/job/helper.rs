@@ -43,6 +43,12 @@ pub struct HelperSpec {
     pub deadline_ms: Option<u64>,
 }
 
+/// The helper that kept an attempt from its command, of the message of its end. A shim writes the message, which begins
+/// with the helper and its name.
+pub fn helper_of_failure(message: &str) -> Option<&str> {
+    message.strip_prefix("its helper \"")?.split_once('"').map(|(name, _)| name)
+}
+
 /// When a helper runs.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,

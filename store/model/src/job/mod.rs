@@ -34,7 +34,7 @@ pub use diff::{
 pub use gang::{GangSpec, GangTopology, Role};
 pub use helper::{
     AFTER_DEADLINE_MS, BEFORE_DEADLINE_MS, DEADLINES_MS, HELPERS_MAX, HelperPhase, HelperSpec,
-    resources_with_helpers,
+    helper_of_failure, resources_with_helpers,
 };
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,

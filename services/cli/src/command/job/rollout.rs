@@ -262,7 +262,10 @@ impl KnownJob {
     pub(super) fn failed_logs(&self) -> Option<String> {
         let task = self.failed_attempt()?;
         let goes_on = task.failures == 0 && self.job.rollout.as_ref()?.version == self.rollout.version;
-        Some(if goes_on { task.index.to_string() } else { format!("{} --previous", task.index) })
+        let helper = task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default();
+        let helper = if helper.is_empty() { String::new() } else { format!(" --helper {helper}") };
+        let previous = if goes_on { "" } else { " --previous" };
+        Some(format!("{}{previous}{helper}", task.index))
     }
 
     /// How the last attempt of the version ended that failed: `; it ended with exit code 7`. Empty without one.

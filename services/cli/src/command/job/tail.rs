@@ -26,7 +26,9 @@ pub(super) async fn failing_log(client: &Client, job: &JobRef, task: Option<&Tas
     if lines.is_empty() {
         return Vec::new();
     }
-    let mut shown = vec![format!("the last lines of {job}/{}:", task.index)];
+    let helper = task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default();
+    let of = if helper.is_empty() { String::new() } else { format!("helper {helper} of ") };
+    let mut shown = vec![format!("the last lines of {of}{job}/{}:", task.index)];
     shown.extend(lines.into_iter().map(|line| format!("  {line}")));
     shown
 }
@@ -37,7 +39,9 @@ async fn log_tail(client: &Client, job: &JobRef, task: &Task) -> Vec<String> {
     let named = TaskRef { job: job.clone(), index: task.index };
     let attempts = TaskAttempts::of(task);
     let incarnation = if task.failures > 0 { attempts.ended() } else { Some(task.incarnation) };
-    let query = LogQuery { tail_lines: Some(LINES_MAX), incarnation, ..LogQuery::default() };
+    // What kept the attempt from its command has written why.
+    let helper = task.exit.as_ref().map(|exit| exit.helper.clone()).unwrap_or_default();
+    let query = LogQuery { tail_lines: Some(LINES_MAX), incarnation, helper, ..LogQuery::default() };
     let Ok(mut parts) = client.task_logs(&named, query).await else { return Vec::new() };
     let mut bytes = Vec::new();
     while let Some(Ok(part)) = parts.next().await {

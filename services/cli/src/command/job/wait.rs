@@ -344,6 +344,13 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             .or_else(|| known.unhealthy())
             .filter(|task| TaskAttempts::of(task).has_output())?;
         let reason = task.exit.as_ref().map(Exit::reason);
+        let helper = task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default();
+        if !helper.is_empty() {
+            return Some(format!(
+                "borough task logs {}/{} --previous --helper {helper}",
+                self.job, task.index
+            ));
+        }
         let verb = if reason == Some(EndReason::StartFailed) { "status" } else { "logs" };
         Some(format!("borough task {verb} {}/{}", self.job, task.index))
     }

@@ -32,7 +32,15 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
         return Err(Failure::new(Code::NotFound, text));
     }
     // Refused while a `dev` runs there.
-    let layout = Layout::open(root).map_err(unusable)?;
+    let layout = Layout::open(root).map_err(|error| {
+        let is_running = error.kind() == io::ErrorKind::ResourceBusy;
+        let refused = unusable(error);
+        if is_running {
+            refused.with_hint("end that process first, with Ctrl-C where it runs or with `kill`")
+        } else {
+            refused
+        }
+    })?;
     printer.remark("ending the tasks and agents of this directory");
     let guard = ProcessGuard::new(layout.root()).and_then(ProcessGuard::end);
     guard.map_err(|error| failed("nothing was removed: cannot end what runs", &error))?;

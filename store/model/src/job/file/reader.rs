@@ -14,6 +14,9 @@ use super::problem::{Position, Problem};
 use super::suggest::nearest;
 use super::tree::{TreeKey, TreeNode, TreeValue, duplicates};
 
+/// Most characters of a refused name that are shown.
+const NAME_SHOWN_MAX: usize = 80;
+
 /// The problems so far, and the places of what was read.
 #[derive(Default)]
 pub(crate) struct FieldReader {
@@ -173,6 +176,10 @@ impl FieldReader {
                 }
                 format!(", did you mean {near:?}?")
             }
+            // An item of a list has amounts and commands of its own: those of the task are no help to it.
+            (None, Some(OwnField::Is(_))) if outer.ends_with(']') => {
+                format!("; accepted: {}", accepted.join(", "))
+            }
             (None, Some(OwnField::Is(path))) if !outer.is_empty() && !path.contains('.') => {
                 format!(", did you mean {path:?} at the top of the file?")
             }
@@ -262,7 +269,10 @@ impl FieldReader {
         match Name::new(text.as_str()) {
             Ok(name) => Some(name),
             Err(error) => {
-                self.refuse_as(item, &format!("the name {text:?} {error}"));
+                // A longer one shows in its first characters which it is.
+                let shown: String = text.chars().take(NAME_SHOWN_MAX).collect();
+                let cut = if shown.len() < text.len() { "..." } else { "" };
+                self.refuse_as(item, &format!("the name {shown:?}{cut} {error}"));
                 None
             }
         }

@@ -63,7 +63,8 @@ pub(super) fn alloc_member_check(fields: &mut FieldErrors, spec: &JobSpec) {
         ("task.packages", spec.task.packages.len()),
     ];
     for (path, entries) in decided {
-        fields.require(entries == 0, path, format!("{entries} entries"), accepted.clone());
+        let value = if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") };
+        fields.require(entries == 0, path, value, accepted.clone());
     }
     if let Some(profile) = &spec.profile {
         fields.refuse("profile", profile, accepted.clone());
