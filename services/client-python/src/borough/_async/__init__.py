@@ -1,0 +1,1 @@
+"""The client for asyncio. The blocking one is generated from it."""

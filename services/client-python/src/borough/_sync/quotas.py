@@ -1,0 +1,53 @@
+# Generated from ../_async by `generate`. Do not edit.
+"""Quotas: how much a user may have admitted in a band, and how much is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..v1 import Band, Quota, QuotaHistory, QuotaLimit, methods, quota_pb2
+from .call import Caller, number, page_of, present
+
+
+class Quotas:
+    """The quotas of a cell, one line for each user and band."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def list(self, *, user: str = "", page: int | None = None) -> Iterator[Quota]:
+        """The lines that limit something or have charges, by user and band: of one user, or of all."""
+        request = quota_pb2.ListQuotasRequest(
+            context=self._caller.read(), cell=self._caller.config.cell, user=user, page=page_of(page)
+        )
+        for row in self._caller.pages(methods.LIST_QUOTAS, request, "quotas"):
+            yield Quota.from_message(row)
+
+    def get(self, user: str, band: Band) -> QuotaHistory:
+        """One line with its last changes. A line that was never set limits nothing."""
+        request = quota_pb2.GetQuotaRequest(**self._line(user), context=self._caller.read())
+        request.band = number(band)
+        return QuotaHistory.from_message(self._caller.call(methods.GET_QUOTA, request))
+
+    def set(
+        self,
+        user: str,
+        band: Band,
+        limit: QuotaLimit | None,
+        *,
+        expected_revision: int = 0,
+        request_id: str | None = None,
+    ) -> Quota:
+        """Sets a line as a whole; None removes it. Admitted work beyond it stays."""
+        request = quota_pb2.SetQuotaRequest(
+            **self._line(user), context=self._caller.change(request_id), expected_revision=expected_revision
+        )
+        request.band = number(band)
+        if limit is not None:
+            request.limit.MergeFrom(limit.to_message())
+        answer = self._caller.call(methods.SET_QUOTA, request)
+        return Quota.from_message(present(methods.SET_QUOTA, answer, "quota"))
+
+    def _line(self, user: str) -> dict[str, Any]:
+        return {"cell": self._caller.config.cell, "user": user}

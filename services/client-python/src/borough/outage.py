@@ -1,0 +1,56 @@
+"""How long no gateway answers a stream: when its reader is told, and when the client gives up. Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from .errors import BoroughError
+
+# The reader is told after so many seconds. A gateway that restarts is mostly back sooner.
+_TOLD_AFTER = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """No gateway answers. The stream goes on as soon as one does, and says this once until then."""
+
+    error: BoroughError
+    """What the last try came to."""
+    gives_up_in: float | None = None
+    """The seconds until the stream gives up; None: it never does."""
+
+
+class OutageStep(enum.Enum):
+    """What an outage has come to."""
+
+    TELL = "tell"
+    GIVE_UP = "give up"
+
+
+class Outage:
+    """The time since a stream broke without a message from any gateway."""
+
+    def __init__(self, begun: float, patience: float | None) -> None:
+        self._tell_at: float | None = begun + _TOLD_AFTER
+        self._end_at = None if patience is None else begun + patience
+        self._patience = patience
+
+    def left(self, now: float) -> float | None:
+        """The seconds until the next step; None: there is none."""
+        times = [at for at in (self._tell_at, self._end_at) if at is not None]
+        return max(0.0, min(times) - now) if times else None
+
+    def step(self, now: float) -> OutageStep | None:
+        """The step that is due. Each comes once."""
+        if self._end_at is not None and now >= self._end_at:
+            return OutageStep.GIVE_UP
+        if self._tell_at is not None and now >= self._tell_at:
+            self._tell_at = None
+            return OutageStep.TELL
+        return None
+
+    def absence(self, error: BoroughError) -> Absent:
+        """What the reader is told."""
+        left = None if self._patience is None else max(0.0, self._patience - _TOLD_AFTER)
+        return Absent(error, left)
