@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import tokenize
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def blocking(source: str) -> str:
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     lines = source.splitlines(keepends=True)
     edits: list[tuple[int, int, int, str]] = []
-    for token, follower in zip(tokens, tokens[1:], strict=False):
+    for token, follower in itertools.pairwise(tokens):
         (row, begin), (_, end) = token.start, token.end
         if token.type == tokenize.NAME and token.string in ("async", "await"):
             edits.append((row, begin, follower.start[1], ""))

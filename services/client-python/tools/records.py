@@ -81,7 +81,7 @@ DOCUMENTED = {
     "HttpProbe": "A check by HTTP: the task is healthy if a GET answers 200 to 399.",
     "Job": "A job: its state, without its spec.",
     "JobKind": "Whether tasks run until stopped or until done.",
-    "JobSpec": "Everything that the owner of a job decides about it. `borough.job` builds one with defaults and checks.",
+    "JobSpec": "What the owner of a job decides about it. `borough.job` builds one with defaults and checks.",
     "JobState": "The state of a job.",
     "JobVersion": "A version of the spec of a job.",
     "LogSpec": "How the output of a task is kept.",
@@ -283,9 +283,8 @@ class Writer:
                         f"{self.homes[path_of(name)]}_pb2.{path_of(name)}"
                         for name in (method.input_type, method.output_type)
                     ]
-                    lines.append(
-                        f'{snake(method.name).upper()} = Method("/{PACKAGE}.{service.name}/{method.name}", {", ".join(types)})'
-                    )
+                    path = f"/{PACKAGE}.{service.name}/{method.name}"
+                    lines.append(f'{snake(method.name).upper()} = Method("{path}", {", ".join(types)})')
         return "\n".join(lines) + "\n"
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal
-from typing import Union
 
-Cpu = Union[int, float, str]
+Cpu = int | float | str
 """Cores: `2`, `0.5`, `"500m"`."""
-Bytes = Union[int, str]
+Bytes = int | str
 """Bytes: `1048576`, `"512k"`, `"64MiB"`, `"1.5G"`."""
-Duration = Union[int, float, str, timedelta]
+Duration = int | float | str | timedelta
 """Seconds as a number, a `timedelta`, or a text such as `"250ms"`, `"5s"`, `"1m30s"`."""
 
 _UNITS = {"": 1} | {

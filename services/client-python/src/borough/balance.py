@@ -1,1 +1,291 @@
-"""x"""
+"""Lets gRPC balance over a job: a channel that sends each call to one of the job's endpoints.
+
+grpcio has no public resolver for schemes of others. This channel does its work: it follows the endpoints of
+`borough:///JOB.USER.CELL` by a watch, keeps a connection to each, and picks one for each call. Generated stubs take it
+as they take any other channel.
+
+    channel = borough.balance.channel(client, "borough:///echo.alice.alpha", port="grpc")
+    stub = EchoStub(channel)
+
+Calls go to connected endpoints in turn, as their weights say. An endpoint that is withdrawn gets no further call, and
+its connection closes when the calls that run there have ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from ._sync.client import Client
+from .errors import BoroughError, InvalidError
+from .items import EndpointTable, addresses
+from .refs import NAME, JobRef
+from .v1 import Endpoint
+
+_SCHEME = "borough:///"
+
+
+def target_of(target: str) -> tuple[JobRef, str]:
+    """The job and the cell of `borough:///JOB.USER.CELL`."""
+    parts = target.removeprefix(_SCHEME).split(".")
+    if not target.startswith(_SCHEME) or len(parts) != 3 or not all(NAME.fullmatch(part) for part in parts):
+        raise InvalidError.of("target", target, "borough:///JOB.USER.CELL")
+    return JobRef(parts[1], parts[0]), parts[2]
+
+
+class NoEndpointError(BoroughError):
+    """The job has no endpoint, or none within the time."""
+
+
+class _Backend:
+    """The connection to one endpoint."""
+
+    def __init__(self, address: str, open_channel: Callable[[str], grpc.Channel]) -> None:
+        self.address = address
+        self.channel = open_channel(address)
+        self.weight = 1
+        self.is_ready = False
+        self._running = 0
+        self._is_withdrawn = False
+        self._lock = threading.Lock()
+        self.channel.subscribe(self._state_changed, try_to_connect=True)
+
+    def _state_changed(self, state: grpc.ChannelConnectivity) -> None:
+        self.is_ready = state is grpc.ChannelConnectivity.READY
+        if state is grpc.ChannelConnectivity.IDLE:
+            # Nobody calls an endpoint that is not connected, so nobody else would connect it again.
+            self.channel.unsubscribe(self._state_changed)
+            self.channel.subscribe(self._state_changed, try_to_connect=True)
+
+    def begin(self) -> bool:
+        """Counts a call. Returns false if the endpoint is withdrawn."""
+        with self._lock:
+            self._running += not self._is_withdrawn
+            return not self._is_withdrawn
+
+    def end(self, _: object = None) -> None:
+        """Counts a call that has ended."""
+        with self._lock:
+            self._running -= 1
+            is_over = self._is_withdrawn and self._running == 0
+        if is_over:
+            self.close()
+
+    def withdraw(self) -> None:
+        """Takes no further call, and closes when the last one has ended."""
+        with self._lock:
+            self._is_withdrawn = True
+            is_over = self._running == 0
+        if is_over:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        # gRPC calls back from threads of its own, which may not close a channel.
+        threading.Thread(target=self.channel.close, name="borough-close", daemon=True).start()
+
+
+class BackendPool:
+    """The endpoints of a job, each with its connection. Picks them in turn, as their weights say."""
+
+    def __init__(self, open_channel: Callable[[str], grpc.Channel], port: str | None) -> None:
+        self._open_channel, self._port = open_channel, port
+        self._backends: dict[str, _Backend] = {}
+        self._turn: Iterator[_Backend] = iter(())
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def update(self, endpoints: Sequence[Endpoint]) -> None:
+        """Takes the present endpoints."""
+        wanted = {address: each.weight for each in endpoints for address in addresses(iter([each]), self._port)}
+        with self._changed:
+            if self._is_closed:
+                return
+            gone = [self._backends.pop(address) for address in list(self._backends) if address not in wanted]
+            for address, weight in wanted.items():
+                backend = self._backends.get(address) or _Backend(address, self._open_channel)
+                self._backends[address], backend.weight = backend, max(weight, 1)
+            self._turn = itertools.cycle(interleaved(list(self._backends.values())))
+            self._changed.notify_all()
+        for backend in gone:
+            backend.withdraw()
+
+    def pick(self, timeout: float) -> _Backend:
+        """An endpoint for a call, a connected one if any is. Waits for the first endpoint, at most so long."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._backends or self._is_closed, timeout) or self._is_closed:
+                raise NoEndpointError("the job has no endpoint, or the channel is closed")
+            tries = sum(backend.weight for backend in self._backends.values())
+            first = next(self._turn)
+            ready = next(
+                (each for each in itertools.chain([first], itertools.islice(self._turn, tries)) if each.is_ready), first
+            )
+            ready.begin()
+            return ready
+
+    def addresses(self) -> list[str]:
+        """The addresses of the present endpoints."""
+        with self._changed:
+            return sorted(self._backends)
+
+    def close(self) -> None:
+        """Closes all connections at once. Calls that run there end."""
+        with self._changed:
+            self._is_closed = True
+            backends, self._backends = list(self._backends.values()), {}
+            self._changed.notify_all()
+        for backend in backends:
+            backend.channel.close()
+
+
+def interleaved(backends: list[_Backend]) -> list[_Backend]:
+    """Each backend as often as its weight says, spread evenly (smooth weighted round robin)."""
+    credit = dict.fromkeys(range(len(backends)), 0)
+    total = sum(backend.weight for backend in backends)
+    order = []
+    for _ in range(total):
+        for at, backend in enumerate(backends):
+            credit[at] += backend.weight
+        chosen = max(credit, key=lambda at: credit[at])
+        credit[chosen] -= total
+        order.append(backends[chosen])
+    return order
+
+
+class _Call:
+    """A kind of call of a method, such as the `unary_unary` that a stub keeps. Each use picks an endpoint."""
+
+    def __init__(self, channel: BalancedChannel, kind: str, method: str, arguments: dict[str, Any]) -> None:
+        self._channel, self._kind, self._method, self._arguments = channel, kind, method, arguments
+
+    def _bound(self) -> tuple[_Backend, Any]:
+        backend = self._channel.pool.pick(self._channel.patience)
+        return backend, getattr(backend.channel, self._kind)(self._method, **self._arguments)
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        backend, call = self._bound()
+        if self._kind in ("unary_stream", "stream_stream"):
+            return self._watched(backend, lambda: call(*given, **options))
+        try:
+            return call(*given, **options)
+        finally:
+            backend.end()
+
+    def with_call(self, *given: Any, **options: Any) -> Any:
+        """As the same method of gRPC."""
+        backend, call = self._bound()
+        try:
+            return call.with_call(*given, **options)
+        finally:
+            backend.end()
+
+    def future(self, *given: Any, **options: Any) -> Any:
+        """As the same method of gRPC."""
+        backend, call = self._bound()
+        return self._watched(backend, lambda: call.future(*given, **options))
+
+    def _watched(self, backend: _Backend, start: Callable[[], Any]) -> Any:
+        try:
+            running = start()
+        except BaseException:
+            backend.end()
+            raise
+        if not running.add_callback(backend.end):
+            backend.end()
+        return running
+
+
+class BalancedChannel(grpc.Channel):
+    """A channel over the endpoints of a job. Use it in `with`, or close it."""
+
+    def __init__(
+        self,
+        client: Client,
+        target: str,
+        *,
+        port: str | None = None,
+        patience: float = 10.0,
+        open_channel: Callable[[str], grpc.Channel] | None = None,
+    ) -> None:
+        """`channel` says what the arguments mean."""
+        job, cell = target_of(target)
+        self.patience = patience
+        """How long a call waits while the job has no endpoint; seconds."""
+        self.pool = BackendPool(open_channel or grpc.insecure_channel, port)
+        """The endpoints with their connections."""
+        self._watch = client.scoped(user=job.user, cell=cell).names.watch(job)
+        self._thread = threading.Thread(target=self._follow, name="borough-balance", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        table = EndpointTable()
+        try:
+            for item in self._watch:
+                if table.apply(item):
+                    self.pool.update(list(table))
+        except BoroughError:
+            # Endpoints that are known stay in use. A refused watch leaves the pool as it is.
+            return
+
+    def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """A call with one request and one answer."""
+        return self._call("unary_unary", method, arguments, options)
+
+    def unary_stream(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """A call with one request and a stream of answers."""
+        return self._call("unary_stream", method, arguments, options)
+
+    def stream_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """A call with a stream of requests and one answer."""
+        return self._call("stream_unary", method, arguments, options)
+
+    def stream_stream(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """A call with streams in both directions."""
+        return self._call("stream_stream", method, arguments, options)
+
+    def _call(self, kind: str, method: str, arguments: Sequence[Any], options: dict[str, Any]) -> _Call:
+        names = ("request_serializer", "response_deserializer", "_registered_method")
+        return _Call(self, kind, method, dict(zip(names, arguments, strict=False)) | options)
+
+    def subscribe(self, callback: Callable[..., Any], try_to_connect: bool = False) -> None:
+        """Not supported: the endpoints have states of their own."""
+        raise NotImplementedError("a channel over many endpoints has no state of its own")
+
+    def unsubscribe(self, callback: Callable[..., Any]) -> None:
+        """Not supported, as `subscribe`."""
+        raise NotImplementedError("a channel over many endpoints has no state of its own")
+
+    def close(self) -> None:
+        """Ends the watch and all connections."""
+        self._watch.close()
+        self.pool.close()
+        self._thread.join(5)
+
+    def __enter__(self) -> BalancedChannel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def channel(
+    client: Client,
+    target: str,
+    *,
+    port: str | None = None,
+    patience: float = 10.0,
+    open_channel: Callable[[str], grpc.Channel] | None = None,
+) -> BalancedChannel:
+    """A channel over the endpoints of `borough:///JOB.USER.CELL`, at the port with a name or at the first one.
+
+    A call waits at most `patience` seconds while the job has no endpoint. `open_channel` connects to one address; the
+    default is `grpc.insecure_channel`, and a function with `grpc.secure_channel` encrypts.
+    """
+    return BalancedChannel(client, target, port=port, patience=patience, open_channel=open_channel)

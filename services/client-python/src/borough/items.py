@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Union
 
 from .outage import Absent
 from .v1 import Change, Cursor, Endpoint
@@ -61,10 +60,10 @@ class Resync:
     """Why, for people."""
 
 
-EndpointItem = Union[Snapshot, Published, Withdrawn, Bookmark, Absent, Resync]
+EndpointItem = Snapshot | Published | Withdrawn | Bookmark | Absent | Resync
 """What a watch of endpoints yields."""
 
-CellItem = Union[Change, Bookmark, Absent, Resync]
+CellItem = Change | Bookmark | Absent | Resync
 """What a watch of a cell yields."""
 
 

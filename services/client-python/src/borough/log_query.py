@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 from .errors import Refusal
 from .outage import Absent
@@ -40,5 +39,5 @@ class AgentAway:
     """What the gateway says. The metadata names the node."""
 
 
-LogWait = Union[AgentAway, Absent]
+LogWait = AgentAway | Absent
 """What a read of a log waits for. It says so once, until it has an answer."""

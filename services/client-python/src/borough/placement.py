@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Union
 
 from .checks import Checks
 from .v1 import (
@@ -18,13 +17,13 @@ from .v1 import (
     TolerationOperator,
 )
 
-Constraints = Iterable[Union[str, Constraint]]
-"""Texts such as `rack in [r1, r2]`, `arch == x86_64`, `cpu.count > 8`, `ssd exists` or `old absent prefer 50`, or records."""
+Constraints = Iterable[str | Constraint]
+"""Texts such as `rack in [r1, r2]`, `arch == x86_64`, `ssd exists` or `old absent prefer 50`; or records."""
 
-Spreads = Union[Iterable[Union[str, Spread]], Mapping[str, int]]
+Spreads = Iterable[str | Spread] | Mapping[str, int]
 """Attributes that name failure domains, the first weighing most, or with their weights; or records."""
 
-Tolerations = Iterable[Union[str, Toleration]]
+Tolerations = Iterable[str | Toleration]
 """Keys of taints, or records."""
 
 _WEIGHTS = (100, 50, 25, 12, 6, 3, 1, 1)

@@ -106,7 +106,7 @@ class KnownJob:
         return sum(is_healthy(task) for task in self.wanted())
 
     def surplus(self) -> int:
-        """How many tasks that a smaller count no longer wants have not ended yet. A lost one may never report its end."""
+        """How many tasks that a smaller count no longer wants have not ended. A lost one may never report its end."""
         over = (TaskState.DEAD, TaskState.PENDING, TaskState.LOST)
         first = self._count_with_surge()
         return sum(task.state not in over for index, task in self.tasks.items() if index >= first)
@@ -262,8 +262,8 @@ class ProgressTimer:
     def left(self, known: KnownJob, goal: Goal, deadline: float, now: float) -> float:
         """The seconds until the deadline passes; 0 if it has.
 
-        Each further healthy task, and each further end of a surplus task, starts it again. It does not run while the job
-        waits for other jobs, nor for batch work, nor for a rollout, which has a deadline of its own.
+        Each further healthy task, and each further end of a surplus task, starts it again. It does not run while the
+        job waits for other jobs, nor for batch work, nor for a rollout, which has a deadline of its own.
         """
         healthy, surplus = known.healthy(), known.surplus()
         is_up = not goal.is_over and not goal.version

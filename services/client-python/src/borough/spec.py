@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 from .amounts import Bytes, Cpu, Duration
 from .checks import Checks
@@ -91,7 +91,7 @@ class CommandCheck:
     """When it is checked."""
 
 
-Check = Union[HttpCheck, TcpCheck, CommandCheck]
+Check = HttpCheck | TcpCheck | CommandCheck
 """How the health of a task is checked."""
 
 
@@ -198,9 +198,9 @@ def job(
 ) -> JobSpec:
     """A job spec with the defaults of job files: a service of one task with a tenth of a core and 64 MiB.
 
-    `docs/job-files.md` says what each field means; they have the same names here. `priority` is a number or a band, such
-    as `production`. `ports` are names, or names with fixed numbers. `user` is that of the client unless given. For what
-    this function does not cover, such as `overrides` and `roles`, use `dataclasses.replace` on its result.
+    `docs/job-files.md` says what each field means; they have the same names here. `priority` is a number or a band,
+    such as `production`. `ports` are names, or names with fixed numbers. `user` is that of the client unless given.
+    For what this function does not cover, such as `overrides` and `roles`, use `dataclasses.replace` on its result.
 
     Raises `InvalidError` with every wrong field, its value and what would be accepted.
     """

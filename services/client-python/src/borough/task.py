@@ -131,8 +131,8 @@ def _ports(env: Mapping[str, str], prefix: str) -> dict[str, int]:
 class Readiness:
     """Answers the HTTP check of a task on one of its ports: 200 while it is ready, and 503 otherwise.
 
-    Use it in `with`, or close it. A job checks it by `health=borough.HttpCheck("health")`. Borough publishes the endpoint
-    of the task while the check passes.
+    Use it in `with`, or close it. A job checks it by `health=borough.HttpCheck("health")`. Borough publishes the
+    endpoint of the task while the check passes.
     """
 
     def __init__(self, port: int, host: str = "") -> None:
@@ -141,12 +141,12 @@ class Readiness:
         is_ready = self._is_ready
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 self.send_response(200 if is_ready.is_set() else 503)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            def log_message(self, format: str, *args: object) -> None:
                 """Checks are no news."""
 
         self._server = http.server.ThreadingHTTPServer((host, port), Handler)

@@ -45,8 +45,8 @@ class Access:
     ) -> AccessAnswer:
         """Whether the caller, or another subject, may do something, and why.
 
-        `action` is the name of a right, such as `read`, or of a method of the API, such as `StopJob`. `owner` is the user
-        whose jobs it concerns; empty: the caller's own. `groups` are those of another subject.
+        `action` is the name of a right, such as `read`, or of a method of the API, such as `StopJob`. `owner` is the
+        user whose jobs it concerns; empty: the caller's own. `groups` are those of another subject.
         """
         request = access_pb2.CheckAccessRequest(
             context=self._caller.read(),

@@ -53,14 +53,14 @@ class Cells:
         answer = await self._caller.call(methods.UPDATE_CELL, request)
         return Cell.from_message(present(methods.UPDATE_CELL, answer, "cell"))
 
-    def watch(self, filter: WatchFilter | None = None, *, resume: Cursor | None = None) -> CellWatch:  # noqa: A002
+    def watch(self, filter: WatchFilter | None = None, *, resume: Cursor | None = None) -> CellWatch:
         """All changes of the cell that a filter selects, after a cursor or from now, in order."""
         message = watch_pb2.WatchFilter()
         if filter is not None:
             message.MergeFrom(filter.to_message())
         return CellWatch(self._caller, message, resume)
 
-    async def events(self, filter: WatchFilter | None = None, *, limit: int = 0) -> EventList:  # noqa: A002
+    async def events(self, filter: WatchFilter | None = None, *, limit: int = 0) -> EventList:
         """The newest events that a filter selects, the newest last: at most `limit`, and 100 if it is 0."""
         request = watch_pb2.ListEventsRequest(context=self._caller.read(), cell=self._caller.config.cell, limit=limit)
         if filter is not None:

@@ -32,17 +32,15 @@ class Output:
 class Exec(AsyncIterator[Output]):
     """A command in a task: an iterator over its output. Use it in `async with`, which starts it.
 
-    The iteration ends with the command, and `exit` then says how. Nothing is tried again once a gateway has heard of the
-    command, so that it never runs twice.
+    The iteration ends with the command, and `exit` then says how. Nothing is tried again once a gateway has heard of
+    the command, so that it never runs twice.
     """
 
     def __init__(
         self, caller: Caller, task: TaskRef, command: Sequence[str], terminal: WindowSize | None, request_id: str | None
     ) -> None:
         if isinstance(command, str) or not command or not command[0]:
-            raise InvalidError.of(
-                "command", command if command else "nothing", "a list of the program and its arguments"
-            )
+            raise InvalidError.of("command", command if command else "nothing", "a program and its arguments")
         self._caller = caller
         self._open = task_pb2.ExecOpen(
             context=caller.change(request_id),

@@ -1,5 +1,5 @@
-"""Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost no
-byte and repeat none.
+"""Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost
+no byte and repeat none.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
@@ -68,7 +68,7 @@ class Trimmed:
     reason: str
 
 
-Followed = Union[Changed[S], Marked, Void, Trimmed, Absent]
+Followed = Changed[S] | Marked | Void | Trimmed | Absent
 
 
 class Follower(Generic[S]):

@@ -171,8 +171,8 @@ class Jobs:
 
         The wait ends early if the job can no longer get there, if `timeout` seconds are over, or if a service makes no
         progress for `progress_deadline` seconds. That deadline is the job's own unless given. With `ended` it waits
-        until the job is over. With `check`, every end that is not the goal raises `WaitError`; otherwise the result says
-        what it is. `on_progress` gets a line whenever the state changes. The job itself goes on in any case.
+        until the job is over. With `check`, every end that is not the goal raises `WaitError`; otherwise the result
+        says what it is. `on_progress` gets a line whenever the state changes. The job itself goes on in any case.
         """
         ref = JobRef.of(job, self._caller.config.user)
         waiting = JobWait(self._caller, ref, WaitLimits(timeout, progress_deadline), on_progress)

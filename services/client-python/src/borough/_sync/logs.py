@@ -1,6 +1,6 @@
 # Generated from ../_async by `generate`. Do not edit.
-"""Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost no
-byte and repeat none.
+"""Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost
+no byte and repeat none.
 """
 
 from __future__ import annotations

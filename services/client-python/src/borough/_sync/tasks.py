@@ -38,8 +38,8 @@ class Tasks:
     ) -> Iterator[Task]:
         """The tasks of a job, of a node, of a user, or of all users, by the ids of their jobs and their indexes.
 
-        `ended` also lists tasks of jobs that are over. `wanted` leaves out what a job has no use for any more. `page` is
-        the number of rows that one call asks for, 1 to 1,000.
+        `ended` also lists tasks of jobs that are over. `wanted` leaves out what a job has no use for any more. `page`
+        is the number of rows that one call asks for, 1 to 1,000.
         """
         ref = None if job is None else JobRef.of(job, self._caller.config.user)
         request = task_pb2.ListTasksRequest(
@@ -111,7 +111,7 @@ class Tasks:
         command: Sequence[str],
         *,
         input: bytes = b"",
-        request_id: str | None = None,  # noqa: A002
+        request_id: str | None = None,
     ) -> ExecResult:
         """Runs a command in a task to its end, and returns its output and its exit."""
         return run(self.exec(task, command, request_id=request_id), input)

@@ -134,7 +134,7 @@ class EndpointWatch(Watch[EndpointItem, name_pb2.WatchEndpointsResponse]):
 class CellWatch(Watch[CellItem, watch_pb2.WatchResponse]):
     """All changes of a cell that a filter selects, in order. After a `Resync` it ends: list again."""
 
-    def __init__(self, caller: Caller, filter: watch_pb2.WatchFilter, resume: Cursor | None) -> None:  # noqa: A002
+    def __init__(self, caller: Caller, filter: watch_pb2.WatchFilter, resume: Cursor | None) -> None:
         def request(base: Cursor | None) -> watch_pb2.WatchRequest:
             message = watch_pb2.WatchRequest(context=caller.read(), cell=caller.config.cell, filter=filter)
             if base is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
@@ -38,10 +39,8 @@ class Signal:
 
     async def wait(self, seconds: float) -> bool:
         """Waits for it, at most so long. Returns whether it has happened."""
-        try:
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
-        except (asyncio.TimeoutError, TimeoutError):
-            pass
         return self._event.is_set()
 
 

@@ -227,7 +227,7 @@ class Need(OpenEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec(Record):
-    """Everything that the owner of a job decides about it. `borough.job` builds one with defaults and checks."""
+    """What the owner of a job decides about it. `borough.job` builds one with defaults and checks."""
 
     message_type: ClassVar[type[Message]] = job_pb2.JobSpec
 

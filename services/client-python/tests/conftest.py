@@ -1,0 +1,26 @@
+"""Fixtures of the tests."""
+
+import socket
+from collections.abc import Iterator
+
+import fake
+import pytest
+
+
+@pytest.fixture
+def gateway() -> Iterator[fake.FakeGateway]:
+    with fake.gateway() as running:
+        yield running
+
+
+@pytest.fixture(params=list(fake.FACES))
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def closed_port() -> str:
+    """An address at which nobody listens: the port was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
