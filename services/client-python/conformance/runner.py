@@ -28,16 +28,17 @@ def filled(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-def other_run(run: str) -> str:
-    """A run word of the same length for the second face: the two do not meet in the cell."""
-    last = run[-1]
-    following = {"9": "0", "f": "a", "z": "a"}.get(last, chr(ord(last) + 1))
-    return run[:-1] + following
+def other(word: str) -> str:
+    """A word of the same form for the second face, so that the two do not meet in the cell."""
+    last = word[-1]
+    return word[:-1] + {"9": "0", "f": "a", "z": "a"}.get(last, chr(ord(last) + 1))
 
 
 async def run_once(world: dict[str, Any], scenario: dict[str, Any], face: type[Face]) -> dict[str, Any]:
     """The result of one scenario with one face."""
-    names = {"run": world["run"] if face is AsyncFace else other_run(world["run"])}
+    names = {name: value for name, value in world.items() if isinstance(value, str)}
+    if face is BlockingFace:
+        names |= {name: other(names[name]) for name in ("run", "id")}
     operations = Operations(world, face)
     result: dict[str, Any] = {"scenario": scenario["name"], "ok": True}
     number = 0

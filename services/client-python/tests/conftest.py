@@ -3,8 +3,9 @@
 import socket
 from collections.abc import Iterator
 
-import fake
 import pytest
+
+import fake
 
 
 @pytest.fixture

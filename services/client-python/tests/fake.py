@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import borough
 import grpc
-from borough.v1 import common_pb2, methods
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import status_pb2
+
+import borough
+from borough.v1 import common_pb2, methods
 
 METHODS = {each.path: each for each in vars(methods).values() if isinstance(each, methods.Method)}
 
@@ -86,6 +87,7 @@ class FakeGateway(grpc.GenericRpcHandler):
             yield self._end(answer, context)
 
     def _exec(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        context.send_initial_metadata(())
         first = next(requests)
         self.requests["Exec"].append(first)
         script = self.scripts["Exec"]

@@ -7,14 +7,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import borough
-import fake
 import grpc
 import pytest
+from google.rpc import error_details_pb2
+
+import borough
+import fake
 from borough.errors import Code
 from borough.v1 import common_pb2, job_pb2
 from fake import FakeGateway, Hang, Refuse, connect, run
-from google.rpc import error_details_pb2
 
 UNAVAILABLE = Refuse(grpc.StatusCode.UNAVAILABLE, "starting")
 SPEC = borough.job("web", ["run"])

@@ -1,6 +1,9 @@
 """The pure decisions: retries, rotation, tries, outages, statuses."""
 
 import pytest
+from google.protobuf.any_pb2 import Any
+from google.rpc import error_details_pb2, status_pb2
+
 from borough.config import ClientConfig
 from borough.errors import (
     Code,
@@ -18,8 +21,6 @@ from borough.rotation import Rotation
 from borough.status import Status, foreign_answer, refusal_of
 from borough.tries import Tries
 from borough.v1 import methods
-from google.protobuf.any_pb2 import Any
-from google.rpc import error_details_pb2, status_pb2
 
 
 def status(code: Code, reason: str = "", *, message: str = "no", retry: float | None = None, **more: object) -> Status:
@@ -43,9 +44,9 @@ def test_a_policy_without_sense_is_refused(wrong: dict[str, float]) -> None:
 
 
 # Every code, as a gateway sends it and as a broken connection makes it.
-REPEATED = {Code.UNAVAILABLE: (True, True), Code.DEADLINE_EXCEEDED: (True, True)} | {
-    code: (False, True) for code in (Code.UNKNOWN, Code.INTERNAL, Code.CANCELLED)
-}
+REPEATED = {Code.UNAVAILABLE: (True, True), Code.DEADLINE_EXCEEDED: (True, True)} | dict.fromkeys(
+    (Code.UNKNOWN, Code.INTERNAL, Code.CANCELLED), (False, True)
+)
 
 
 @pytest.mark.parametrize("code", list(Code))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from borough.log_resumption import LogResumption
 from borough.resumption import Resumption, is_before
 from borough.v1 import Cursor, task_pb2
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def cursor(stamp: int, epoch: int = 1) -> Cursor:

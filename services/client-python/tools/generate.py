@@ -10,10 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import blocking
-import records
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
+
+import blocking
+import records
 
 FOLDER = Path(__file__).resolve().parent.parent
 PROTOS = FOLDER.parent.parent / "proto"

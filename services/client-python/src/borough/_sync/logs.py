@@ -57,6 +57,7 @@ class LogReader(Iterator[LogPart]):
         self._closed = Signal()
         self._stream: Stream[task_pb2.ReadLogsResponse] | None = None
         self._was_open = False
+        self._has_answer = False
         self._attempts = 0
         self._outage: Outage | None = None
         self._told: str | None = None
@@ -91,7 +92,7 @@ class LogReader(Iterator[LogPart]):
                 raise
             if part is None:
                 continue
-            self._attempts, self._outage, self._told = 0, None, None
+            self._attempts, self._outage, self._told, self._has_answer = 0, None, None, True
             self._resumption.delivered(part)
             if part.end:
                 self.close()
@@ -151,6 +152,8 @@ class LogReader(Iterator[LogPart]):
         if self._resumption.is_lost or not (waits or worth_repeating(status)):
             raise failed_once(config, methods.READ_LOGS, status)
         self._attempts += 1
+        if not (waits or self._has_answer) and self._attempts >= config.retry.attempts:
+            raise unreachable(config, methods.READ_LOGS, self._attempts, status)
         now = time.monotonic()
         if refusal.is_agent_away:
             # A gateway that says so answers.

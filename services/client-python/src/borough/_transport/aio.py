@@ -55,8 +55,14 @@ class Stream(Generic[S]):
     async def opened(self, timeout: float | None) -> None:
         """Waits until the gateway has accepted the call."""
         if self._opening is None:
-            self._opening = asyncio.ensure_future(self._call.wait_for_connection())
+            self._opening = asyncio.ensure_future(self._open())
         await self._settled(self._opening, timeout)
+
+    async def _open(self) -> None:
+        # Of a refused call, this ends without an error.
+        await self._call.initial_metadata()
+        if self._call.done():
+            await self._call.wait_for_connection()
 
     async def read(self, timeout: float | None) -> S | None:
         """The next answer; None at the end."""
@@ -86,6 +92,8 @@ class Stream(Generic[S]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # grpcio itself has a task that ends with the status.
+        await self._call.code()
 
 
 class Duplex(Stream[S], Generic[Q, S]):
