@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import borough
 import grpc
 import pytest
+from google.rpc import error_details_pb2
+
+import borough
 from borough.v1 import job_pb2, task_pb2, watch_pb2
 from fake import FakeGateway, Hang, Refuse, connect, cursor, run
-from google.rpc import error_details_pb2
 
 DOWN = Refuse(grpc.StatusCode.UNAVAILABLE, "going down")
 
@@ -31,7 +32,9 @@ def away(reason: str) -> Refuse:
 
 def test_a_log_goes_on_behind_what_was_delivered(face: str, gateway: FakeGateway) -> None:
     async def work() -> None:
-        gateway.scripts["ReadLogs"].extend([[part(b"", 0), part(b"ab", 2), DOWN], [part(b"c", 3)], [part(b"d", 4), END]])
+        gateway.scripts["ReadLogs"].extend(
+            [[part(b"", 0), part(b"ab", 2), DOWN], [part(b"c", 3)], [part(b"d", 4), END]]
+        )
         async with connect(face, gateway.address) as client:
             assert await client.tasks.logs("web/0", follow=True).read_all() == b"abcd"
         asked = gateway.requests["ReadLogs"]
