@@ -44,9 +44,8 @@ def test_a_policy_without_sense_is_refused(wrong: dict[str, float]) -> None:
 
 
 # Every code, as a gateway sends it and as a broken connection makes it.
-REPEATED = {Code.UNAVAILABLE: (True, True), Code.DEADLINE_EXCEEDED: (True, True)} | dict.fromkeys(
-    (Code.UNKNOWN, Code.INTERNAL, Code.CANCELLED), (False, True)
-)
+REPEATED = dict.fromkeys((Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED), (True, True))
+REPEATED |= dict.fromkeys((Code.UNKNOWN, Code.INTERNAL, Code.CANCELLED), (False, True))
 
 
 @pytest.mark.parametrize("code", list(Code))

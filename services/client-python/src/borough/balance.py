@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -28,6 +29,8 @@ from .refs import NAME, JobRef
 from .v1 import Endpoint
 
 _SCHEME = "borough:///"
+# grpcio looks at a channel every 0.2 seconds while somebody watches it.
+_UNWATCHED_AFTER = 0.5
 
 
 def target_of(target: str) -> tuple[JobRef, str]:
@@ -52,15 +55,25 @@ class _Backend:
         self.is_ready = False
         self._running = 0
         self._is_withdrawn = False
+        self._is_watched = True
         self._lock = threading.Lock()
         self.channel.subscribe(self._state_changed, try_to_connect=True)
 
     def _state_changed(self, state: grpc.ChannelConnectivity) -> None:
         self.is_ready = state is grpc.ChannelConnectivity.READY
-        if state is grpc.ChannelConnectivity.IDLE:
-            # Nobody calls an endpoint that is not connected, so nobody else would connect it again.
+        if state is not grpc.ChannelConnectivity.IDLE:
+            return
+        with self._lock:
+            if self._is_watched:
+                # Nobody calls an endpoint that is not connected, so nobody else would connect it again.
+                self.channel.unsubscribe(self._state_changed)
+                self.channel.subscribe(self._state_changed, try_to_connect=True)
+
+    def unwatch(self) -> None:
+        """Looks no longer whether it is connected."""
+        with self._lock:
+            self._is_watched = False
             self.channel.unsubscribe(self._state_changed)
-            self.channel.subscribe(self._state_changed, try_to_connect=True)
 
     def begin(self) -> bool:
         """Counts a call. Returns false if the endpoint is withdrawn."""
@@ -85,9 +98,18 @@ class _Backend:
             self.close()
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection soon."""
         # gRPC calls back from threads of its own, which may not close a channel.
-        threading.Thread(target=self.channel.close, name="borough-close", daemon=True).start()
+        threading.Thread(target=close_all, args=([self],), name="borough-close", daemon=True).start()
+
+
+def close_all(backends: Sequence[_Backend]) -> None:
+    """Closes connections, once gRPC no longer watches them: its thread would complain of a closed channel."""
+    for backend in backends:
+        backend.unwatch()
+    time.sleep(_UNWATCHED_AFTER)
+    for backend in backends:
+        backend.channel.close()
 
 
 class BackendPool:
@@ -134,13 +156,12 @@ class BackendPool:
             return sorted(self._backends)
 
     def close(self) -> None:
-        """Closes all connections at once. Calls that run there end."""
+        """Closes all connections. Calls that run there end."""
         with self._changed:
             self._is_closed = True
             backends, self._backends = list(self._backends.values()), {}
             self._changed.notify_all()
-        for backend in backends:
-            backend.channel.close()
+        close_all(backends)
 
 
 def interleaved(backends: list[_Backend]) -> list[_Backend]:
