@@ -7,7 +7,7 @@ as they take any other channel.
     channel = borough.balance.channel(client, "borough:///echo.alice.alpha", port="grpc")
     stub = EchoStub(channel)
 
-Calls go to connected endpoints in turn, as their weights say. An endpoint that is withdrawn gets no further call, and
+Calls go round the connected endpoints, as their weights say. An endpoint that is withdrawn gets no further call, and
 its connection closes when the calls that run there have ended.
 """
 
@@ -113,7 +113,7 @@ def close_all(backends: Sequence[_Backend]) -> None:
 
 
 class BackendPool:
-    """The endpoints of a job, each with its connection. Picks them in turn, as their weights say."""
+    """The endpoints of a job, each with its connection. Picks them one after the other, as their weights say."""
 
     def __init__(self, open_channel: Callable[[str], grpc.Channel], port: str | None) -> None:
         self._open_channel, self._port = open_channel, port

@@ -107,7 +107,7 @@ def tolerations_read(checks: Checks, given: Tolerations) -> tuple[Toleration, ..
 
 
 def near(attribute: str, *jobs: str | Constraint, preference: int | None = None) -> Affinity:
-    """Runs tasks in a domain with a task of jobs whose labels meet all of these conditions, such as `app == cache`.
+    """Runs tasks in a domain with a task of jobs that meet all of these conditions on labels, such as `app == cache`.
 
     `attribute` names the domain: `node.name`, `rack` or any other. With a preference of 1 to 100 it is a wish.
     """

@@ -73,7 +73,7 @@ class Tries:
         return self.config.retry.pause(self.count, random)
 
     def out_of_time(self) -> BoroughError:
-        """The error of a call whose time is over. The last failure says more than that."""
+        """The error of a call that is out of time. The last failure says more than that."""
         if self._busy is not None:
             return refused(self.config, self._busy)
         if self.count == 0:

@@ -45,7 +45,7 @@ class Access:
         """Whether the caller, or another subject, may do something, and why.
 
         `action` is the name of a right, such as `read`, or of a method of the API, such as `StopJob`. `owner` is the
-        user whose jobs it concerns; empty: the caller's own. `groups` are those of another subject.
+        user that owns the jobs; empty: the caller. `groups` are those of another subject.
         """
         request = access_pb2.CheckAccessRequest(
             context=self._caller.read(),
