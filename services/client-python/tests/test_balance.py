@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ import pytest
 import borough
 from borough import balance
 from borough.v1 import Port, name_pb2
-from fake import FakeGateway, Hang, cursor
+from fake import FakeGateway, Hang, connect, cursor, run
 
 
 class Echo(grpc.GenericRpcHandler):
@@ -164,8 +165,6 @@ def test_another_target_is_refused(client: borough.Client, target: str) -> None:
 
 
 def test_the_resolver_follows_the_job(face: str, gateway: FakeGateway) -> None:
-    from fake import connect, run
-
     async def work() -> None:
         with servers("a", "b") as (one, other):
             endpoints = Endpoints(gateway, (0, one, 1))
@@ -176,5 +175,64 @@ def test_the_resolver_follows_the_job(face: str, gateway: FakeGateway) -> None:
                 endpoints.changed.set()
                 assert len(await resolver.changed(timeout=10)) == 2
                 assert await resolver.changed(timeout=10) == [f"127.0.0.1:{other.port}"]
+
+    run(work())
+
+
+def test_calls_of_asyncio_follow_the_job(gateway: FakeGateway) -> None:
+    async def work() -> None:
+        with servers("a", "b") as (one, other):
+            endpoints = Endpoints(gateway, (0, one, 1))
+            endpoints.later = [endpoints.published(1, other), endpoints.withdrawn(0)]
+            async with (
+                connect("asyncio", gateway.address) as client,
+                balance.aio_channel(client, TARGET, port="grpc") as channel,
+            ):
+                echo = channel.unary_unary("/Echo/One")
+                assert await echo(b"x", timeout=5, wait_for_ready=True) == b"ax"
+                stream = channel.unary_stream("/Echo/Many")(b"", timeout=20)
+                assert await stream.read() == b"a"
+                endpoints.changed.set()
+                while channel.addresses() != [f"127.0.0.1:{other.port}"]:
+                    await asyncio.sleep(0.01)
+                assert {await echo(b"", timeout=5, wait_for_ready=True) for _ in range(10)} == {b"b"}
+                one.hold.set()
+                assert await stream.read() == b"a", "a call that runs there ends as it should"
+                assert await stream.read() is grpc.aio.EOF
+                assert channel.get_state() is grpc.ChannelConnectivity.READY
+            with pytest.raises(balance.NoEndpointError):
+                echo(b"")
+
+    run(work())
+
+
+def test_a_channel_of_asyncio_waits_no_longer_than_it_may(gateway: FakeGateway) -> None:
+    async def work() -> None:
+        Endpoints(gateway)
+        async with connect("asyncio", gateway.address) as client:
+            channel = balance.aio_channel(client, TARGET, patience=0.1)
+            with pytest.raises(balance.NoEndpointError):
+                await channel.channel_ready()
+            await channel.close()
+
+    run(work())
+
+
+def test_a_dead_endpoint_is_passed_over_by_asyncio(gateway: FakeGateway) -> None:
+    async def work() -> None:
+        with servers("a", "b") as (one, other):
+            Endpoints(gateway, (0, one, 1), (1, other, 1))
+            async with (
+                connect("asyncio", gateway.address) as client,
+                balance.aio_channel(client, TARGET, port="grpc") as channel,
+            ):
+                ready = grpc.ChannelConnectivity.READY
+                while [each.get_state(True) for each in channel._channels.values()] != [ready, ready]:
+                    await asyncio.sleep(0.01)
+                one.server.stop(0).wait()
+                while channel._channels[f"127.0.0.1:{one.port}"].get_state() is ready:
+                    await asyncio.sleep(0.01)
+                echo = channel.unary_unary("/Echo/One")
+                assert {await echo(b"", timeout=5) for _ in range(20)} == {b"b"}
 
     run(work())

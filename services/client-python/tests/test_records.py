@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from borough import v1
@@ -54,7 +54,6 @@ def messages(draw: st.DrawFn, kind: type[Message], depth: int = 2) -> Message:
     return message
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.sampled_from(RECORDS).flatmap(lambda record: messages(record.message_type)))
 def test_a_record_sends_back_what_it_was_read_from(message: Message) -> None:
     record = v1.RECORDS[message.DESCRIPTOR.full_name].from_message(message)

@@ -30,8 +30,10 @@ def journal(commits: list[tuple[int, bool]]) -> list[tuple[int, int | None, bool
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=20),
     st.lists(st.integers(0, 12), max_size=12),
+    st.booleans(),
 )
-def test_breaks_neither_lose_nor_repeat(commits: list[tuple[int, bool]], breaks: list[int]) -> None:
+def test_breaks_neither_lose_nor_repeat(commits: list[tuple[int, bool]], breaks: list[int], says_more: bool) -> None:
+    """Also if the gateway does not say where a commit ends: then the next cursor and the bookmarks do."""
     sent = journal(commits)
     resumption = Resumption(cursor(0))
     delivered = []
@@ -45,7 +47,7 @@ def test_breaks_neither_lose_nor_repeat(commits: list[tuple[int, bool]], breaks:
                 continue
             if resumption.accept(cursor(stamp)):
                 delivered.append(change)
-            if not more:
+            if says_more and not more:
                 resumption.complete(cursor(stamp))
     assert delivered == [change for _, change, _ in sent if change is not None]
 
@@ -58,6 +60,12 @@ def test_what_is_complete_is_not_delivered_again() -> None:
     assert resumption.reopened() == cursor(6)
     assert not resumption.accept(cursor(6))
     assert resumption.accept(cursor(7))
+
+
+def test_a_later_commit_completes_the_one_before() -> None:
+    resumption = Resumption(cursor(5))
+    assert resumption.accept(cursor(6)) and resumption.accept(cursor(6)) and resumption.accept(cursor(7))
+    assert resumption.reopened() == cursor(6)
 
 
 def test_a_late_bookmark_does_not_go_back() -> None:

@@ -7,6 +7,8 @@ as they take any other channel.
     channel = borough.balance.channel(client, "borough:///echo.alice.alpha", port="grpc")
     stub = EchoStub(channel)
 
+`aio_channel` is the same for asyncio. It waits for the first endpoint when it is entered.
+
 Calls go round the connected endpoints, as their weights say. An endpoint that is withdrawn gets no further call, and
 its connection closes when the calls that run there have ended.
 """
@@ -22,27 +24,16 @@ from typing import Any
 
 import grpc
 
+from ._async.client import AsyncClient
 from ._sync.client import Client
-from .errors import BoroughError, InvalidError
+from .balance_aio import AsyncBalancedChannel
+from .errors import BoroughError
 from .items import EndpointTable, addresses
-from .refs import NAME, JobRef
+from .targets import NoEndpointError, interleaved, target_of
 from .v1 import Endpoint
 
-_SCHEME = "borough:///"
 # grpcio looks at a channel every 0.2 seconds while somebody watches it.
 _UNWATCHED_AFTER = 0.5
-
-
-def target_of(target: str) -> tuple[JobRef, str]:
-    """The job and the cell of `borough:///JOB.USER.CELL`."""
-    parts = target.removeprefix(_SCHEME).split(".")
-    if not target.startswith(_SCHEME) or len(parts) != 3 or not all(NAME.fullmatch(part) for part in parts):
-        raise InvalidError.of("target", target, "borough:///JOB.USER.CELL")
-    return JobRef(parts[1], parts[0]), parts[2]
-
-
-class NoEndpointError(BoroughError):
-    """The job has no endpoint, or none within the time."""
 
 
 class _Backend:
@@ -132,7 +123,8 @@ class BackendPool:
             for address, weight in wanted.items():
                 backend = self._backends.get(address) or _Backend(address, self._open_channel)
                 self._backends[address], backend.weight = backend, max(weight, 1)
-            self._turn = itertools.cycle(interleaved(list(self._backends.values())))
+            backends = list(self._backends.values())
+            self._turn = itertools.cycle(interleaved(backends, [each.weight for each in backends]))
             self._changed.notify_all()
         for backend in gone:
             backend.withdraw()
@@ -162,20 +154,6 @@ class BackendPool:
             backends, self._backends = list(self._backends.values()), {}
             self._changed.notify_all()
         close_all(backends)
-
-
-def interleaved(backends: list[_Backend]) -> list[_Backend]:
-    """Each backend as often as its weight says, spread evenly (smooth weighted round robin)."""
-    credit = dict.fromkeys(range(len(backends)), 0)
-    total = sum(backend.weight for backend in backends)
-    order = []
-    for _ in range(total):
-        for at, backend in enumerate(backends):
-            credit[at] += backend.weight
-        chosen = max(credit, key=lambda at: credit[at])
-        credit[chosen] -= total
-        order.append(backends[chosen])
-    return order
 
 
 class _Call:
@@ -310,3 +288,18 @@ def channel(
     default is `grpc.insecure_channel`, and a function with `grpc.secure_channel` encrypts.
     """
     return BalancedChannel(client, target, port=port, patience=patience, open_channel=open_channel)
+
+
+def aio_channel(
+    client: AsyncClient,
+    target: str,
+    *,
+    port: str | None = None,
+    patience: float = 10.0,
+    open_channel: Callable[[str], grpc.aio.Channel] | None = None,
+) -> AsyncBalancedChannel:
+    """The same channel for asyncio. Use it in `async with`, which waits for the first endpoint."""
+    return AsyncBalancedChannel(client, target, port=port, patience=patience, open_channel=open_channel)
+
+
+__all__ = ["AsyncBalancedChannel", "BalancedChannel", "NoEndpointError", "aio_channel", "channel"]
