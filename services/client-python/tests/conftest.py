@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+import fake
+
 # The same cases in each run: what a change breaks is broken by the change. A slow machine breaks nothing.
 settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-
-import fake
 
 
 @pytest.fixture
