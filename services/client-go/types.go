@@ -1,0 +1,43 @@
+package borough
+
+import pb "example.invalid/borough/services/client-go/boroughpb"
+
+// The messages of the API that callers meet most. The package boroughpb has all of them, with their enumerations.
+type (
+	// Cell is the state of a cell.
+	Cell = pb.Cell
+	// CellSettings is what an operator sets for a cell.
+	CellSettings = pb.CellSettings
+	// Cursor is a position in the order of a cell's changes, from which a watch resumes.
+	Cursor = pb.Cursor
+	// Endpoint is where a task answers.
+	Endpoint = pb.Endpoint
+	// Event is a change in words.
+	Event = pb.Event
+	// Explanation says why tasks are not placed, or do not run as they should.
+	Explanation = pb.Explanation
+	// Grant is what a user or a group is given and denied.
+	Grant = pb.Grant
+	// Job is the state of a job.
+	Job = pb.Job
+	// JobSpec is everything that the owner of a job decides about it.
+	JobSpec = pb.JobSpec
+	// JobVersion is one version of a job's spec.
+	JobVersion = pb.JobVersion
+	// LabelMatch is a condition on one label.
+	LabelMatch = pb.LabelMatch
+	// Node is the state of a node.
+	Node = pb.Node
+	// Quota is how much a user may have admitted in a band, and how much is.
+	Quota = pb.Quota
+	// QuotaLimit is how much may be admitted at once.
+	QuotaLimit = pb.QuotaLimit
+	// Taint is a mark of a node that keeps tasks without a toleration away.
+	Taint = pb.Taint
+	// TaintMatch chooses taints to remove.
+	TaintMatch = pb.TaintMatch
+	// Task is the state of a task.
+	Task = pb.Task
+	// WatchFilter selects changes; an empty one selects all.
+	WatchFilter = pb.WatchFilter
+)
