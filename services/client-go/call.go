@@ -122,6 +122,10 @@ func (c *Client) failed(made *tries, refused *RefusedError) (time.Duration, erro
 	made.busy = nil
 	made.count++
 	if made.count >= retry.AttemptsMax {
+		if refused.AgentAway() {
+			// The gateway answers.
+			return 0, refused
+		}
 		return 0, c.unanswered(made)
 	}
 	return max(own, refused.RetryAfter), nil
@@ -130,7 +134,7 @@ func (c *Client) failed(made *tries, refused *RefusedError) (time.Duration, erro
 // overdue is the error of a call when its time is over, or when the caller has cancelled it.
 func (c *Client) overdue(caller context.Context, made *tries) error {
 	if errors.Is(caller.Err(), context.Canceled) {
-		return fmt.Errorf("%s: %w", made.method, context.Cause(caller))
+		return c.ended(caller, made.method)
 	}
 	switch {
 	case made.busy != nil:
@@ -141,6 +145,14 @@ func (c *Client) overdue(caller context.Context, made *tries) error {
 		// What the last try came to says more than that the time ran out.
 		return c.unanswered(made)
 	}
+}
+
+// ended is the error of a call whose context the caller has ended.
+func (c *Client) ended(ctx context.Context, method string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return c.deadlineError(&tries{method: method, limit: c.config().Deadline})
+	}
+	return fmt.Errorf("%s: %w", method, context.Canceled)
 }
 
 func (c *Client) deadlineError(made *tries) error {

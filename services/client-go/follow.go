@@ -1,6 +1,7 @@
 package borough
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -131,7 +132,7 @@ func (f *follower[M]) waited(ctx context.Context) (*followed[M], error) {
 		}
 		return nil, nil
 	}
-	if f.outage.lasts() && f.outage.next(time.Now(), f.client.config().WatchPatience) <= time.Millisecond {
+	if next := f.outage.next(time.Now(), f.client.config().WatchPatience); next > 0 && next <= time.Millisecond {
 		return nil, nil
 	}
 	return f.broken(ctx, nil)
@@ -185,6 +186,9 @@ func (f *follower[M]) message(message *M) *followed[M] {
 
 // broken prepares the next stream, after a pause. Without a refusal the stream has ended, or did not open in time.
 func (f *follower[M]) broken(ctx context.Context, refused *RefusedError) (*followed[M], error) {
+	if refused == nil || gatewayFailed(refused) {
+		f.client.shared.pool.failed(f.source.number)
+	}
 	f.close()
 	f.attempts++
 	if refused != nil && refused.Code == codes.OutOfRange {
@@ -193,7 +197,7 @@ func (f *follower[M]) broken(ctx context.Context, refused *RefusedError) (*follo
 		if f.attempts > 1 && !f.pause(ctx, nil) {
 			return nil, ctx.Err()
 		}
-		return &followed[M]{trimmed: refused.Message}, nil
+		return &followed[M]{trimmed: cmp.Or(refused.Message, "the cursor is too old")}, nil
 	}
 	if refused != nil && judge(refused) == verdictFinal {
 		return nil, f.client.meaning(refused)

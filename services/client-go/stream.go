@@ -8,6 +8,8 @@ import (
 
 // source is an open stream of answers. A goroutine reads it, so that its reader can wait for other things too.
 type source[M any] struct {
+	// number is that of its gateway.
+	number   int
 	received chan received[M]
 	cancel   context.CancelFunc
 }
@@ -23,22 +25,22 @@ type received[M any] struct {
 // opener opens a stream over a connection.
 type opener[M any] func(ctx context.Context, conn grpc.ClientConnInterface) (grpc.ServerStreamingClient[M], error)
 
-// openSource opens a stream on the gateway in use. If that one fails, the next one is used from now on.
+// openSource opens a stream on the gateway in use. Whoever reads it decides whether that gateway has failed.
 func openSource[M any](ctx context.Context, c *Client, open opener[M]) *source[M] {
 	ctx, cancel := context.WithCancel(c.authorized(ctx))
-	s := &source[M]{make(chan received[M]), cancel}
 	number, _ := c.shared.pool.choose(nil)
-	go s.read(ctx, c, number, open)
+	s := &source[M]{number, make(chan received[M]), cancel}
+	go s.read(ctx, c, open)
 	return s
 }
 
-func (s *source[M]) read(ctx context.Context, c *Client, number int, open opener[M]) {
+func (s *source[M]) read(ctx context.Context, c *Client, open opener[M]) {
 	defer s.cancel()
-	stream, err := open(ctx, c.shared.pool.gateways[number].conn)
+	stream, err := open(ctx, c.shared.pool.gateways[s.number].conn)
 	if err == nil {
 		// It waits until the gateway has taken the call. The error of a refused one comes with the first message.
 		if header, headerErr := stream.Header(); headerErr == nil && header != nil {
-			c.shared.pool.answered(number)
+			c.shared.pool.answered(s.number)
 			if !s.send(ctx, received[M]{}) {
 				return
 			}
@@ -56,9 +58,6 @@ func (s *source[M]) read(ctx context.Context, c *Client, number int, open opener
 	end := received[M]{ended: true}
 	if !isEOF(err) {
 		end.refused = asRefusal(err)
-	}
-	if end.refused == nil || gatewayFailed(end.refused) {
-		c.shared.pool.failed(number)
 	}
 	s.send(ctx, end)
 }
