@@ -169,7 +169,7 @@ func (b *JobBuilder) Description(description string) *JobBuilder {
 
 // MaxAttempts limits the restarts in a row of a task.
 func (b *JobBuilder) MaxAttempts(attempts int) *JobBuilder {
-	most := whole[uint32](b, "restart.attempts", int64(attempts), "0 or more")
+	most := whole[uint32](b, "restart.attempts_max", int64(attempts), "0 or more")
 	b.spec.Restart.AttemptsMax = &most
 	return b
 }
@@ -182,19 +182,19 @@ func (b *JobBuilder) Restart(mode pb.RestartSpec_Mode) *JobBuilder {
 
 // Grace sets the time between SIGTERM and SIGKILL.
 func (b *JobBuilder) Grace(grace time.Duration) *JobBuilder {
-	b.spec.Task.GraceMs = b.millis("task.grace", grace)
+	b.spec.Task.GraceMs = b.millis("task.grace_ms", grace)
 	return b
 }
 
 // DrainDelay sets the time between the withdrawal of an endpoint and SIGTERM.
 func (b *JobBuilder) DrainDelay(delay time.Duration) *JobBuilder {
-	b.spec.DrainDelayMs = b.millis("drain_delay", delay)
+	b.spec.DrainDelayMs = b.millis("drain_delay_ms", delay)
 	return b
 }
 
 // ProgressDeadline sets how long [Client.WaitJob] waits while no further task becomes healthy.
 func (b *JobBuilder) ProgressDeadline(deadline time.Duration) *JobBuilder {
-	millis := b.millis("progress_deadline", deadline)
+	millis := b.millis("progress_deadline_ms", deadline)
 	b.spec.ProgressDeadlineMs = &millis
 	return b
 }

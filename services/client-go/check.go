@@ -57,9 +57,9 @@ func checkSpec(invalid *invalidFields, spec *JobSpec) {
 	}
 	invalid.require(spec.GetCount() <= countMax, "count", text(spec.GetCount()), countAccepted)
 	invalid.require(spec.GetPriority() <= 399, "priority", text(spec.GetPriority()), priorityAccepted)
-	checkDelay(invalid, "drain_delay", spec.GetDrainDelayMs(), 0, delayMillisMax)
+	checkDelay(invalid, "drain_delay_ms", spec.GetDrainDelayMs(), 0, delayMillisMax)
 	if spec.ProgressDeadlineMs != nil {
-		checkDelay(invalid, "progress_deadline", spec.GetProgressDeadlineMs(), 1000, 24*delayMillisMax)
+		checkDelay(invalid, "progress_deadline_ms", spec.GetProgressDeadlineMs(), 1000, 24*delayMillisMax)
 	}
 	checkLine(invalid, "description", spec.GetDescription(), 512)
 	checkLabels(invalid, spec.GetLabels())
@@ -121,7 +121,7 @@ func checkTask(invalid *invalidFields, task *pb.TaskSpec) {
 	}
 	checkPorts(invalid, task.GetPorts())
 	checkHealth(invalid, task)
-	checkDelay(invalid, "task.grace", task.GetGraceMs(), 0, delayMillisMax)
+	checkDelay(invalid, "task.grace_ms", task.GetGraceMs(), 0, delayMillisMax)
 	weight := task.GetWeight()
 	invalid.require(1 <= weight && weight <= 255, "task.weight", text(weight), weightAccepted)
 }

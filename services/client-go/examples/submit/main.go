@@ -1,0 +1,80 @@
+// Command submit runs a small web service, waits until it is healthy, and shows where it answers.
+//
+// Usage: submit [NAME [COUNT]], with the variables of borough.ConfigFromEnvironment.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	borough "example.invalid/borough/services/client-go"
+)
+
+func main() {
+	log.SetFlags(0)
+	name, count := "web", 2
+	if len(os.Args) > 1 {
+		name = os.Args[1]
+	}
+	if len(os.Args) > 2 {
+		var err error
+		if count, err = strconv.Atoi(os.Args[2]); err != nil {
+			log.Fatalf("COUNT: %q; accepted: a whole number", os.Args[2])
+		}
+	}
+	if err := submit(name, count); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func submit(name string, count int) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+
+	client, err := borough.New(borough.ConfigFromEnvironment())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	spec, err := borough.NewService(name, "python3", "-m", "http.server", "${PORT_HTTP}").
+		Count(count).CPUMillis(50).MemoryBytes(64*borough.MiB).
+		Ports("http").CheckHTTP("http", "/").
+		Label("app", name).
+		Build()
+	if err != nil {
+		return err
+	}
+	waited, err := client.RunJob(ctx, spec, borough.WaitOptions{OnProgress: func(state string) { log.Print(state) }})
+	if failed := new(borough.WaitError); errors.As(err, &failed) && failed.Task != nil {
+		// The last lines of the failing task say more.
+		task := borough.JobRef{Name: name}.Task(failed.Task.GetIndex())
+		for part, err := range client.TaskLogs(ctx, task, borough.LogQuery{TailLines: 10}) {
+			if err != nil {
+				break
+			}
+			os.Stderr.Write(part.Data)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s\n", waited.Job.GetName(), waited.Outcome)
+	for endpoint, err := range client.Endpoints(ctx, borough.EndpointFilter{Job: name}) {
+		if err != nil {
+			return err
+		}
+		for _, port := range endpoint.GetPorts() {
+			fmt.Printf("%s  %s  %s:%d\n", endpoint.GetName(), port.GetName(), endpoint.GetHost(), port.GetNumber())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+// Package task is for the program that runs as a task of a Borough job. It answers: who am I, what are my ports, who
+// are my peers? It also tells the probe of the job whether the task is ready.
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	borough "example.invalid/borough/services/client-go"
+)
+
+// ErrOutside says that the program does not run as a task.
+var ErrOutside = errors.New("this program does not run as a task of Borough: BOROUGH_JOB is not set")
+
+// Identity is who a task is, as its agent says in the environment.
+type Identity struct {
+	Cell string
+	User string
+	// Job is the name of the job.
+	Job string
+	// Index is the number of the task within its job, from 0.
+	Index uint32
+	// Attempt is the incarnation: each start of the task has a higher one.
+	Attempt uint64
+	// Node is the name of its node, Host the address at which others reach it.
+	Node, Host string
+	// Directory is the task's own. It ends with the attempt.
+	Directory string
+	// Role and RoleIndex are its role and its number in that. Role is empty in a job without roles.
+	Role      string
+	RoleIndex uint32
+	// Helper is the name of the helper that the program is. Empty: it is the command of the task.
+	Helper string
+	// Alloc is the place that the task is in, or nil.
+	Alloc *Alloc
+
+	environment []string
+}
+
+// Alloc is a place of an alloc set that has a task.
+type Alloc struct {
+	// Set is the name of the alloc set, Index the place in it.
+	Set   string
+	Index uint32
+	// Directory is shared by the tasks of the alloc.
+	Directory string
+}
+
+// Self reads who this program is. It returns [ErrOutside] if it is no task.
+func Self() (*Identity, error) { return read(os.Environ()) }
+
+// read reads an environment.
+func read(environment []string) (*Identity, error) {
+	variables := map[string]string{}
+	for _, variable := range environment {
+		name, value, _ := strings.Cut(variable, "=")
+		variables[name] = value
+	}
+	if variables["BOROUGH_JOB"] == "" {
+		return nil, ErrOutside
+	}
+	self := &Identity{
+		Cell: variables["BOROUGH_CELL"], User: variables["BOROUGH_USER"], Job: variables["BOROUGH_JOB"],
+		Node: variables["BOROUGH_NODE"], Host: variables["HOST"], Directory: variables["BOROUGH_TASK_DIR"],
+		Role: variables["BOROUGH_ROLE"], Helper: variables["BOROUGH_HELPER"], environment: environment,
+	}
+	numbers := numberReader{variables: variables}
+	self.Index = uint32(numbers.read("BOROUGH_INDEX", 32))
+	self.Attempt = numbers.read("BOROUGH_ATTEMPT", 64)
+	if self.Role != "" {
+		self.RoleIndex = uint32(numbers.read("BOROUGH_ROLE_INDEX", 32))
+	}
+	if set := variables["BOROUGH_ALLOC_SET"]; set != "" {
+		index := uint32(numbers.read("BOROUGH_ALLOC_INDEX", 32))
+		self.Alloc = &Alloc{set, index, variables["BOROUGH_ALLOC_DIR"]}
+	}
+	return self, numbers.err
+}
+
+// numberReader reads numbers until one is wrong.
+type numberReader struct {
+	variables map[string]string
+	err       error
+}
+
+func (r *numberReader) read(name string, bits int) uint64 {
+	number, err := strconv.ParseUint(r.variables[name], 10, bits)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s: %q; accepted: a whole number", name, r.variables[name])
+	}
+	return number
+}
+
+// JobRef names the job of the task.
+func (self *Identity) JobRef() borough.JobRef { return borough.JobRef{User: self.User, Name: self.Job} }
+
+// Ref names the task.
+func (self *Identity) Ref() borough.TaskRef { return self.JobRef().Task(self.Index) }
+
+// Name is the name of the endpoint of the task: INDEX.JOB.USER.CELL.
+func (self *Identity) Name() string {
+	return strings.Join([]string{strconv.FormatUint(uint64(self.Index), 10), self.Job, self.User, self.Cell}, ".")
+}
+
+// Port is the number of a port of the task. The error lists the ports that there are.
+func (self *Identity) Port(name string) (int, error) {
+	return self.port("PORT_", borough.PortVariable(name), name)
+}
+
+// AllocPort is the number of a port of the alloc that the task is in.
+func (self *Identity) AllocPort(name string) (int, error) {
+	return self.port("BOROUGH_ALLOC_PORT_", "BOROUGH_ALLOC_"+borough.PortVariable(name), name)
+}
+
+func (self *Identity) port(prefix, variable, name string) (int, error) {
+	var known []string
+	for _, each := range self.environment {
+		key, value, _ := strings.Cut(each, "=")
+		if key == variable {
+			number, err := strconv.ParseUint(value, 10, 16)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %q; accepted: a port", key, value)
+			}
+			return int(number), nil
+		}
+		if port, is := strings.CutPrefix(key, prefix); is {
+			known = append(known, strings.ReplaceAll(strings.ToLower(port), "_", "-"))
+		}
+	}
+	slices.Sort(known)
+	return 0, fmt.Errorf("the task has no port %q; known: %s", name, strings.Join(known, ", "))
+}
+
+// Peers returns the endpoints of the other tasks of the job, by index.
+func (self *Identity) Peers(ctx context.Context, client *borough.Client) ([]*borough.Endpoint, error) {
+	filter := borough.EndpointFilter{User: self.User, Job: self.Job}
+	all, err := borough.Collect(client.WithCell(self.Cell).Endpoints(ctx, filter))
+	return self.others(all), err
+}
+
+// WatchPeers yields the endpoints of the other tasks of the job, at once and after each change. It ends as
+// [borough.Client.WatchEndpoints] does.
+func (self *Identity) WatchPeers(ctx context.Context, client *borough.Client) iter.Seq2[[]*borough.Endpoint, error] {
+	return func(yield func([]*borough.Endpoint, error) bool) {
+		var table borough.EndpointTable
+		for item, err := range client.WithCell(self.Cell).WatchEndpoints(ctx, self.JobRef(), nil) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if table.Apply(item) && table.Complete() && !yield(self.others(table.Endpoints()), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (self *Identity) others(endpoints []*borough.Endpoint) []*borough.Endpoint {
+	return slices.DeleteFunc(endpoints, func(endpoint *borough.Endpoint) bool {
+		return endpoint.GetIndex() == self.Index
+	})
+}
