@@ -96,7 +96,7 @@ type UnreachableError struct {
 	Attempts int
 	// MayHaveChanged says whether the call may have had its effect. If so, repeat it under the same request id.
 	MayHaveChanged bool
-	// Err is what the last try came to.
+	// Err is what the last try came to. The error does not wrap it, since no gateway has refused the call.
 	Err error
 }
 
@@ -107,9 +107,6 @@ func (e *UnreachableError) Error() string {
 	}
 	return text
 }
-
-// Unwrap returns what the last try came to.
-func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // DeadlineError says that a call was not over in time. It matches [context.DeadlineExceeded].
 type DeadlineError struct {

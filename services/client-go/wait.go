@@ -17,6 +17,9 @@ const (
 	waitItemsMax = 1024
 	// The answer of a wait that ran out does not wait longer for the reasons.
 	explainTimeout = 2 * time.Second
+	// The healthy state of a task publishes its endpoint in a commit of its own, a moment later.
+	endpointInterval = 50 * time.Millisecond
+	endpointReads    = 40
 )
 
 // WaitOptions says what a wait for a job waits for. The zero value waits as `job run` does.
@@ -34,6 +37,8 @@ type WaitOptions struct {
 type Waited struct {
 	Job     *Job
 	Outcome Outcome
+	// Endpoints are those of a healthy service with ports.
+	Endpoints []*Endpoint
 }
 
 // WaitError says that a job did not reach what was waited for. The job goes on, unless it is over.
@@ -90,6 +95,9 @@ func (c *Client) wait(ctx context.Context, job JobRef, aim *goal, options WaitOp
 		w.aim, w.aimKnown = *aim, true
 	}
 	waited, err := w.run(ctx)
+	if err == nil {
+		err = w.endpoints(ctx, waited)
+	}
 	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) || w.known.job == nil {
 		return waited, err
 	}
@@ -220,10 +228,29 @@ func (w *waiting) look() (*Waited, error) {
 	case reached.outcome == "":
 		return nil, nil
 	case reached.why == "":
-		return &Waited{w.known.job, reached.outcome}, nil
+		return &Waited{Job: w.known.job, Outcome: reached.outcome}, nil
 	default:
 		return nil, &WaitError{Outcome: reached.outcome, Why: reached.why, Job: w.known.job, Task: w.known.failing()}
 	}
+}
+
+// endpoints reads the endpoints of a healthy service, until each task has one.
+func (w *waiting) endpoints(ctx context.Context, waited *Waited) error {
+	isService := waited.Job.GetKind() == pb.JobKind_JOB_KIND_SERVICE
+	if waited.Outcome != OutcomeHealthy || !isService || len(w.spec.GetTask().GetPorts()) == 0 {
+		return nil
+	}
+	for range endpointReads {
+		endpoints, err := Collect(w.client.Endpoints(ctx, EndpointFilter{User: w.job.User, Job: w.job.Name}))
+		if err != nil {
+			return err
+		}
+		waited.Endpoints = endpoints
+		if len(endpoints) >= int(waited.Job.GetCount()) || !sleep(ctx, endpointInterval) {
+			break
+		}
+	}
+	return nil
 }
 
 func (w *waiting) apply(item CellItem) {

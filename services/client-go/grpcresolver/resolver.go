@@ -29,7 +29,7 @@ import (
 // Scheme is the scheme of the targets.
 const Scheme = "borough"
 
-// Attempts to follow a job again after a refusal, such as one of a job's owner without rights yet.
+// The pause after a refusal. Somebody may give the caller the missing right meanwhile.
 const refusedPause = 5 * time.Second
 
 const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`

@@ -68,10 +68,7 @@ func submit(name string, count int) error {
 		return err
 	}
 	fmt.Printf("%s: %s\n", waited.Job.GetName(), waited.Outcome)
-	for endpoint, err := range client.Endpoints(ctx, borough.EndpointFilter{Job: name}) {
-		if err != nil {
-			return err
-		}
+	for _, endpoint := range waited.Endpoints {
 		for _, port := range endpoint.GetPorts() {
 			fmt.Printf("%s  %s  %s:%d\n", endpoint.GetName(), port.GetName(), endpoint.GetHost(), port.GetNumber())
 		}
