@@ -221,6 +221,11 @@ func (b *JobBuilder) CheckCommand(command ...string) *JobBuilder {
 	return b.check(&pb.HealthCheck{Probe: probe})
 }
 
+// CheckReady lets the program of a task say itself whether it is ready: by Ready and NotReady of the package task.
+func (b *JobBuilder) CheckReady() *JobBuilder {
+	return b.CheckCommand("sh", "-c", `test -e "$BOROUGH_TASK_DIR/ready"`)
+}
+
 func (b *JobBuilder) check(health *pb.HealthCheck) *JobBuilder {
 	health.IntervalMs, health.TimeoutMs, health.FailuresMax, health.InitialGraceMs = 5000, 2000, 3, 10_000
 	b.spec.Task.Health = health

@@ -75,6 +75,7 @@ func (c *Client) try(
 	ctx context.Context, made *tries, method string, request, answer proto.Message,
 ) *RefusedError {
 	number, untried := c.shared.pool.choose(made.gateways)
+	untried = min(untried, max(1, c.config().Retry.AttemptsMax-made.count))
 	end, _ := ctx.Deadline()
 	ctx, cancel := context.WithTimeout(c.authorized(ctx), time.Until(end)/time.Duration(untried))
 	defer cancel()
@@ -106,29 +107,31 @@ func (c *Client) failed(made *tries, refused *RefusedError) (time.Duration, erro
 		made.foreign = foreignAnswer(refused)
 	}
 	own := retry.pause(made.count+1, rand.Float64())
-	left := made.limit - time.Since(made.begun)
-	switch verdict := judge(refused); {
-	case verdict == verdictBusy:
+	switch judge(refused) {
+	case verdictBusy:
 		made.busy = refused
 		// Those that were refused together do not come back together.
 		pause := refused.RetryAfter + retry.pause(1, rand.Float64())
-		if pause >= left {
+		if pause >= made.limit-time.Since(made.begun) {
 			return 0, refused
 		}
 		return pause, nil
-	case verdict == verdictFinal:
+	case verdictFinal:
 		return 0, c.meaning(refused)
 	}
 	made.busy = nil
 	made.count++
-	if made.count >= retry.AttemptsMax {
-		if refused.AgentAway() {
-			// The gateway answers.
-			return 0, refused
-		}
+	switch {
+	case made.count < retry.AttemptsMax:
+		return max(own, refused.RetryAfter), nil
+	case refused.AgentAway():
+		// The gateway answers.
+		return 0, refused
+	case made.silent:
+		return 0, c.deadlineError(made)
+	default:
 		return 0, c.unanswered(made)
 	}
-	return max(own, refused.RetryAfter), nil
 }
 
 // overdue is the error of a call when its time is over, or when the caller has cancelled it.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +137,24 @@ func (self *Identity) port(prefix, variable, name string) (int, error) {
 	}
 	slices.Sort(known)
 	return 0, fmt.Errorf("the task has no port %q; known: %s", name, strings.Join(known, ", "))
+}
+
+// The file of this name in the directory of a task says that it is ready.
+const readyFile = "ready"
+
+// Ready says that the task is ready, for a job whose check is [borough.JobBuilder.CheckReady]. Borough publishes the
+// endpoint of a task when its check passes.
+func (self *Identity) Ready() error {
+	return os.WriteFile(filepath.Join(self.Directory, readyFile), nil, 0o644)
+}
+
+// NotReady takes back that the task is ready. A task that stays so is restarted, after as many checks as its job bears.
+func (self *Identity) NotReady() error {
+	err := os.Remove(filepath.Join(self.Directory, readyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Peers returns the endpoints of the other tasks of the job, by index.

@@ -238,29 +238,42 @@ func (r *run) wait(s *step) error {
 
 // list counts the rows of a job over all pages.
 func (r *run) list(s *step) error {
-	job, err := s.jobRef()
-	if err != nil {
-		return err
-	}
-	ctx, client := context.Background(), r.present()
-	count, is := 0, func(name string) {}
-	is = func(name string) {
-		if name == job.Name {
-			count++
+	var job borough.JobRef
+	if s.Job != nil {
+		var err error
+		if job, err = s.jobRef(); err != nil {
+			return err
 		}
 	}
+	ctx, client := context.Background(), r.present()
+	count, seen, twice := 0, map[string]bool{}, ""
+	is := func(name string, index uint32) {
+		if job.Name != "" && name != job.Name {
+			return
+		}
+		count++
+		row := borough.JobRef{Name: name}.Task(index).String()
+		if seen[row] {
+			twice = row
+		}
+		seen[row] = true
+	}
+	var err error
 	switch s.What {
 	case "jobs":
 		err = each(client.Jobs(ctx, borough.JobFilter{User: client.User(), PageSize: s.Page}),
-			func(row *borough.Job) { is(row.GetName()) })
+			func(row *borough.Job) { is(row.GetName(), 0) })
 	case "tasks":
 		err = each(client.Tasks(ctx, borough.TaskFilter{Job: job.Name, PageSize: s.Page}),
-			func(row *borough.Task) { is(row.GetJob()) })
+			func(row *borough.Task) { is(row.GetJob(), row.GetIndex()) })
 	case "endpoints":
 		err = each(client.Endpoints(ctx, borough.EndpointFilter{Job: job.Name, PageSize: s.Page}),
-			func(row *borough.Endpoint) { is(row.GetJob()) })
+			func(row *borough.Endpoint) { is(row.GetJob(), row.GetIndex()) })
 	default:
 		err = fmt.Errorf("what: %q; accepted: jobs, tasks or endpoints", s.What)
+	}
+	if err == nil && twice != "" {
+		err = fmt.Errorf("row %s comes twice", twice)
 	}
 	if err == nil && s.Count != nil && int64(count) != *s.Count {
 		err = fmt.Errorf("%d %s of %s and not %d", count, s.What, job, *s.Count)

@@ -15,6 +15,7 @@ import (
 type world struct {
 	Gateways []string `json:"gateways"`
 	Direct   string   `json:"direct"`
+	Web      string   `json:"web"`
 	Token    string   `json:"token"`
 	User     string   `json:"user"`
 	Cell     string   `json:"cell"`
@@ -26,6 +27,7 @@ type world struct {
 		Key         string `json:"key"`
 	} `json:"tls"`
 	Run string `json:"run"`
+	ID  string `json:"id"`
 }
 
 // scenario is a list of steps. Each is an object that is read when its turn comes, since it may name saved values.

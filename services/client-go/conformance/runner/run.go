@@ -42,14 +42,17 @@ func init() {
 		"scale": (*run).scale, "stop": (*run).stop, "get": (*run).get, "wait": (*run).wait, "list": (*run).list,
 		"watch": (*run).watch, "until": (*run).until, "items": (*run).items, "audit": (*run).audit,
 		"unwatch": (*run).unwatch, "logs": (*run).logs, "exec": (*run).exec, "resolve": (*run).resolve,
-		"together": (*run).together, "pause": (*run).pause,
+		"together": (*run).together, "same": (*run).same, "signal": (*run).signal, "pause": (*run).pause,
 	}
 }
 
 func newRun(world *world) (*run, error) {
 	r := &run{
 		world: world, watches: map[string]*watch{}, submitted: map[submittedJob]bool{},
-		names: &names{values: map[string]string{"run": world.Run}},
+		names: &names{values: map[string]string{
+			"run": world.Run, "id": world.ID, "web": world.Web, "direct": world.Direct, "token": world.Token,
+			"user": world.User, "cell": world.Cell, "control": world.Control,
+		}},
 	}
 	return r, r.newClient(&step{})
 }
@@ -62,7 +65,7 @@ func (r *run) newClient(s *step) error {
 	}
 	if s.TLS {
 		files := r.world.TLS
-		config.Gateways = []string{files.Gateway}
+		config.Gateways, config.Token = []string{files.Gateway}, ""
 		config.TLS = &borough.TLS{CA: files.CA, Certificate: files.Certificate, Key: files.Key}
 	}
 	if s.Gateways != nil {

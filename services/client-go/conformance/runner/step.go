@@ -16,6 +16,8 @@ type step struct {
 	Save   string    `json:"save"`
 	Error  *expected `json:"error"`
 	Within *int64    `json:"within"`
+	// AtLeast is how long the step must take.
+	AtLeast int64 `json:"at_least"`
 
 	// client
 	Gateways []json.RawMessage `json:"gateways"`
@@ -56,9 +58,13 @@ type step struct {
 	Input    string   `json:"input"`
 	Output   *string  `json:"output"`
 	Exit     *int     `json:"exit"`
+	Signal   int      `json:"signal"`
 
 	// resolve
 	Port string `json:"port"`
+
+	// same
+	Values []string `json:"values"`
 
 	// together
 	Steps []json.RawMessage `json:"steps"`
@@ -170,7 +176,11 @@ func (r *run) step(raw json.RawMessage) error {
 	if !known {
 		return fmt.Errorf("operation %q is not known", step.Do)
 	}
+	begun := time.Now()
 	err = operation(r, step)
+	if took, least := time.Since(begun), time.Duration(step.AtLeast)*time.Millisecond; took < least {
+		return fmt.Errorf("%s: it took %s, and not at least %s: %w", step.Do, took, least, err)
+	}
 	if step.Error == nil {
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.Do, err)
@@ -196,4 +206,14 @@ func (r *run) together(s *step) error {
 	}
 	wait.Wait()
 	return errors.Join(failures...)
+}
+
+// same compares values.
+func (r *run) same(s *step) error {
+	for _, value := range s.Values {
+		if value != s.Values[0] {
+			return fmt.Errorf("%q and %q differ", value, s.Values[0])
+		}
+	}
+	return nil
 }

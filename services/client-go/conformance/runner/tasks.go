@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -26,6 +27,15 @@ func (s *step) taskRef() (borough.TaskRef, error) {
 		return borough.TaskRef{}, fmt.Errorf("task: %q; accepted: JOB/INDEX", s.Task)
 	}
 	return borough.JobRef{Name: name}.Task(uint32(index)), nil
+}
+
+// signal sends a signal to the command of a task.
+func (r *run) signal(s *step) error {
+	task, err := s.taskRef()
+	if err != nil {
+		return err
+	}
+	return r.present().SignalTask(context.Background(), task, syscall.Signal(s.Signal))
 }
 
 // logs reads the output of a task until it contains a text.

@@ -124,14 +124,21 @@ func (r *run) until(s *step) error {
 	})
 }
 
-// items counts the items of a kind.
+// items counts the items of a kind. With `within`, it waits until the counts hold.
 func (r *run) items(s *step) error {
 	w, err := r.named(s)
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if s.Within == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.count(s)
+	}
+	return w.await(s.within(), func() error { return w.count(s) })
+}
+
+func (w *watch) count(s *step) error {
 	var resyncs, snapshots, absences int
 	for _, item := range w.items {
 		switch item.(type) {
