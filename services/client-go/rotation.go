@@ -44,8 +44,8 @@ func (r *rotation) answered(gateway int) {
 	}
 }
 
-// untried counts the gateways that a call may still turn to, at least 1: those that work and that it has not tried, or,
-// if none works, those that it has not tried. The time that is left is divided by it.
+// untried counts the gateways that a call has not tried: those that work, or all of them if none works. It is at least
+// 1. The time that is left is divided by it.
 func (r *rotation) untried(tried map[int]bool) int {
 	works, any := 0, 0
 	for gateway, away := range r.away {

@@ -26,8 +26,8 @@ const (
 type WaitOptions struct {
 	// Ended waits until the job is over: no task runs any more.
 	Ended bool
-	// ProgressDeadline ends the wait if no further task of a service becomes healthy for so long. 0: the deadline of the
-	// job, which is ten minutes unless its spec says otherwise.
+	// ProgressDeadline ends the wait if no further task of a service becomes healthy for so long. 0: that of the job,
+	// which is ten minutes by default.
 	ProgressDeadline time.Duration
 	// OnProgress gets the state of the job in one line, whenever it changes.
 	OnProgress func(state string)

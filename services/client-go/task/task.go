@@ -100,29 +100,29 @@ func (r *numberReader) read(name string, bits int) uint64 {
 }
 
 // JobRef names the job of the task.
-func (self *Identity) JobRef() borough.JobRef { return borough.JobRef{User: self.User, Name: self.Job} }
+func (id *Identity) JobRef() borough.JobRef { return borough.JobRef{User: id.User, Name: id.Job} }
 
 // Ref names the task.
-func (self *Identity) Ref() borough.TaskRef { return self.JobRef().Task(self.Index) }
+func (id *Identity) Ref() borough.TaskRef { return id.JobRef().Task(id.Index) }
 
 // Name is the name of the endpoint of the task: INDEX.JOB.USER.CELL.
-func (self *Identity) Name() string {
-	return strings.Join([]string{strconv.FormatUint(uint64(self.Index), 10), self.Job, self.User, self.Cell}, ".")
+func (id *Identity) Name() string {
+	return strings.Join([]string{strconv.FormatUint(uint64(id.Index), 10), id.Job, id.User, id.Cell}, ".")
 }
 
 // Port is the number of a port of the task. The error lists the ports that there are.
-func (self *Identity) Port(name string) (int, error) {
-	return self.port("PORT_", borough.PortVariable(name), name)
+func (id *Identity) Port(name string) (int, error) {
+	return id.port("PORT_", borough.PortVariable(name), name)
 }
 
 // AllocPort is the number of a port of the alloc that the task is in.
-func (self *Identity) AllocPort(name string) (int, error) {
-	return self.port("BOROUGH_ALLOC_PORT_", "BOROUGH_ALLOC_"+borough.PortVariable(name), name)
+func (id *Identity) AllocPort(name string) (int, error) {
+	return id.port("BOROUGH_ALLOC_PORT_", "BOROUGH_ALLOC_"+borough.PortVariable(name), name)
 }
 
-func (self *Identity) port(prefix, variable, name string) (int, error) {
+func (id *Identity) port(prefix, variable, name string) (int, error) {
 	var known []string
-	for _, each := range self.environment {
+	for _, each := range id.environment {
 		key, value, _ := strings.Cut(each, "=")
 		if key == variable {
 			number, err := strconv.ParseUint(value, 10, 16)
@@ -144,13 +144,13 @@ const readyFile = "ready"
 
 // Ready says that the task is ready, for a job whose check is [borough.JobBuilder.CheckReady]. Borough publishes the
 // endpoint of a task when its check passes.
-func (self *Identity) Ready() error {
-	return os.WriteFile(filepath.Join(self.Directory, readyFile), nil, 0o644)
+func (id *Identity) Ready() error {
+	return os.WriteFile(filepath.Join(id.Directory, readyFile), nil, 0o644)
 }
 
 // NotReady takes back that the task is ready. A task that stays so is restarted, after as many checks as its job bears.
-func (self *Identity) NotReady() error {
-	err := os.Remove(filepath.Join(self.Directory, readyFile))
+func (id *Identity) NotReady() error {
+	err := os.Remove(filepath.Join(id.Directory, readyFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -158,31 +158,31 @@ func (self *Identity) NotReady() error {
 }
 
 // Peers returns the endpoints of the other tasks of the job, by index.
-func (self *Identity) Peers(ctx context.Context, client *borough.Client) ([]*borough.Endpoint, error) {
-	filter := borough.EndpointFilter{User: self.User, Job: self.Job}
-	all, err := borough.Collect(client.WithCell(self.Cell).Endpoints(ctx, filter))
-	return self.others(all), err
+func (id *Identity) Peers(ctx context.Context, client *borough.Client) ([]*borough.Endpoint, error) {
+	filter := borough.EndpointFilter{User: id.User, Job: id.Job}
+	all, err := borough.Collect(client.WithCell(id.Cell).Endpoints(ctx, filter))
+	return id.others(all), err
 }
 
 // WatchPeers yields the endpoints of the other tasks of the job, at once and after each change. It ends as
 // [borough.Client.WatchEndpoints] does.
-func (self *Identity) WatchPeers(ctx context.Context, client *borough.Client) iter.Seq2[[]*borough.Endpoint, error] {
+func (id *Identity) WatchPeers(ctx context.Context, client *borough.Client) iter.Seq2[[]*borough.Endpoint, error] {
 	return func(yield func([]*borough.Endpoint, error) bool) {
 		var table borough.EndpointTable
-		for item, err := range client.WithCell(self.Cell).WatchEndpoints(ctx, self.JobRef(), nil) {
+		for item, err := range client.WithCell(id.Cell).WatchEndpoints(ctx, id.JobRef(), nil) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if table.Apply(item) && table.Complete() && !yield(self.others(table.Endpoints()), nil) {
+			if table.Apply(item) && table.Complete() && !yield(id.others(table.Endpoints()), nil) {
 				return
 			}
 		}
 	}
 }
 
-func (self *Identity) others(endpoints []*borough.Endpoint) []*borough.Endpoint {
+func (id *Identity) others(endpoints []*borough.Endpoint) []*borough.Endpoint {
 	return slices.DeleteFunc(endpoints, func(endpoint *borough.Endpoint) bool {
-		return endpoint.GetIndex() == self.Index
+		return endpoint.GetIndex() == id.Index
 	})
 }
