@@ -1,8 +1,25 @@
 /** The common path of every call: metadata, deadline, retries, rotation, decoded refusals. */
 
-import { create, type DescMessage, type DescMethodStreaming, type DescMethodUnary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import { type BoroughError, CancelledError, DeadlineError, invalid, NotGatewayError, RefusedError, TokenRefusedError, UnreachableError } from "./errors.js";
-import { type GatewayPool, type PooledGateway } from "./pool.js";
+import {
+  create,
+  type DescMessage,
+  type DescMethodStreaming,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
+import {
+  type BoroughError,
+  CancelledError,
+  DeadlineError,
+  invalid,
+  NotGatewayError,
+  RefusedError,
+  TokenRefusedError,
+  UnreachableError,
+} from "./errors.js";
+import type { GatewayPool, PooledGateway } from "./pool.js";
 import { type Failure, failureOf, isAgentAway } from "./refusal.js";
 import { pauseMs, type RetryPolicy, verdict } from "./retry.js";
 import { sleep, unlessAborted } from "./time.js";
@@ -119,7 +136,7 @@ export class Calls {
     signal: AbortSignal,
   ): Promise<T> {
     const { pool } = this.config;
-    const header = await this.#header();
+    const header = await this.header();
     const gateway = pool.pick();
     try {
       const answer = await send(gateway, header, signal);
@@ -135,11 +152,12 @@ export class Calls {
 
   /** Decides by a failure whether a gateway is used again. */
   record(gateway: PooledGateway, failure: Failure): void {
-    if (verdict(failure).next !== "repeat") return this.config.pool.answered(gateway);
+    const { pool } = this.config;
     // A gateway that says that an agent is away is well. Another one may have the agent.
     const away = failure.from === "gateway" && isAgentAway(failure.refusal);
-    if (away) this.config.pool.rotate(gateway);
-    else this.config.pool.failed(gateway);
+    if (verdict(failure).next !== "repeat") pool.answered(gateway);
+    else if (away) pool.rotate(gateway);
+    else pool.failed(gateway);
   }
 
   /** The error of a failure without another try. */
@@ -273,7 +291,8 @@ export class Calls {
     }
   }
 
-  async #header(): Promise<Headers> {
+  /** The metadata of every call. */
+  async header(): Promise<Headers> {
     const token = await this.config.token?.text();
     return new Headers(token === undefined ? {} : { authorization: `Bearer ${token}` });
   }

@@ -9,7 +9,7 @@ import { CellContext, present } from "./context.js";
 import { invalid } from "./errors.js";
 import type { Cursor } from "./gen/borough/v1/common_pb.js";
 import { type Event, WatchService } from "./gen/borough/v1/watch_pb.js";
-import { HealthCheckResponse_ServingStatus, Health } from "./gen/grpc/health/v1/health_pb.js";
+import { Health, HealthCheckResponse_ServingStatus } from "./gen/grpc/health/v1/health_pb.js";
 import { cancellable } from "./iterate.js";
 import { Jobs } from "./jobs.js";
 import { Names, type WatchOptions } from "./names.js";
@@ -17,6 +17,7 @@ import { Nodes } from "./nodes.js";
 import { type GatewayConnection, GatewayPool, type PooledGateway } from "./pool.js";
 import { Quotas } from "./quotas.js";
 import { named } from "./refs.js";
+import { failureOf } from "./refusal.js";
 import { RETRY_DEFAULT, type RetryPolicy } from "./retry.js";
 import { Tasks } from "./tasks.js";
 import { type CellFilter, type CellItem, cellItems } from "./watch/cell.js";
@@ -145,10 +146,7 @@ export class BoroughClient {
    *
    * @param options - `limit`: at most so many, up to 10,000. Default: 100.
    */
-  async events(
-    filter: CellFilter = {},
-    options: CallOptions & { readonly limit?: number } = {},
-  ): Promise<EventList> {
+  async events(filter: CellFilter = {}, options: CallOptions & { readonly limit?: number } = {}): Promise<EventList> {
     const message = { context: this.#context.read(), cell: this.cell, filter, limit: options.limit ?? 0 };
     const answer = await this.shared.calls.unary(WatchService.method.listEvents, message, options);
     return { events: answer.events, trimmed: answer.trimmed, cursor: answer.cursor };
@@ -156,8 +154,9 @@ export class BoroughClient {
 
   /** Asks every gateway how it is. Each has `deadlineMs` for its answer; default: 2,000. */
   async health({ deadlineMs = 2_000 }: { readonly deadlineMs?: number } = {}): Promise<GatewayHealth[]> {
-    const { gateways } = this.shared.calls.config.pool;
-    return Promise.all(gateways.map((gateway) => healthOf(gateway, deadlineMs)));
+    const { calls } = this.shared;
+    const header = await calls.header();
+    return Promise.all(calls.config.pool.gateways.map((gateway) => healthOf(gateway, header, deadlineMs)));
   }
 
   /** Ends all connections, and with them all calls and watches. */
@@ -195,15 +194,16 @@ function positive(field: string, value: number): void {
   if (!(typeof value === "number" && value > 0)) throw invalid(field, value, "a number above 0");
 }
 
-async function healthOf(gateway: PooledGateway, deadlineMs: number): Promise<GatewayHealth> {
+async function healthOf(gateway: PooledGateway, header: Headers, deadlineMs: number): Promise<GatewayHealth> {
   const { address, transport, restUntil } = gateway;
   const resting = restUntil > performance.now();
   try {
     const end = AbortSignal.timeout(deadlineMs);
-    const { message } = await transport.unary(Health.method.check, end, undefined, undefined, {});
+    const { message } = await transport.unary(Health.method.check, end, undefined, header, {});
     const isServing = message.status === HealthCheckResponse_ServingStatus.SERVING;
     return { address, state: isServing ? "serving" : "not_serving", resting };
-  } catch {
-    return { address, state: "unreachable", resting };
+  } catch (thrown) {
+    const answers = failureOf(thrown).from === "gateway";
+    return { address, state: answers ? "not_serving" : "unreachable", resting };
   }
 }

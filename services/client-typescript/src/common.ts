@@ -2,7 +2,7 @@
 
 export type { Access, AccessQuestion, GrantDetail, Rights } from "./access.js";
 export type { CallOptions } from "./calls.js";
-export type { CellDetail, Cells, CellSettingsChange } from "./cells.js";
+export type { CellDetail, CellSettingsChange, Cells } from "./cells.js";
 export type { BoroughClient, CommonOptions, EventList, GatewayHealth } from "./client.js";
 export { type ChangeOptions, type ListOptions, newRequestId } from "./context.js";
 export * from "./errors.js";

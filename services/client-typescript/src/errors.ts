@@ -89,7 +89,7 @@ export class RefusedError extends BoroughError implements Refusal {
   readonly metadata: Readonly<Record<string, string>>;
   readonly fields: readonly FieldViolation[];
   readonly preconditions: readonly Precondition[];
-  readonly retryAfterMs?: number;
+  declare readonly retryAfterMs?: number;
 
   constructor(refusal: Refusal, options?: ErrorOptions) {
     super(refusal.message || refusal.code, options);

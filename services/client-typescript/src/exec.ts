@@ -36,11 +36,7 @@ export interface ExecOutput {
 }
 
 /** Input for a command: one value, or parts as they come. */
-export type ExecInput =
-  | string
-  | Uint8Array
-  | Iterable<string | Uint8Array>
-  | AsyncIterable<string | Uint8Array>;
+export type ExecInput = string | Uint8Array | Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>;
 
 /** A queue of messages to a command that is read while it is filled. */
 class InputQueue implements AsyncIterable<ExecMessage> {
@@ -168,7 +164,10 @@ export class ExecSession implements AsyncIterable<ExecOutput> {
 export async function execOpen(
   calls: Calls,
   open: ExecOpen,
-  { signal, deadlineMs = calls.config.deadlineMs }: { signal?: AbortSignal | undefined; deadlineMs?: number | undefined },
+  {
+    signal,
+    deadlineMs = calls.config.deadlineMs,
+  }: { signal?: AbortSignal | undefined; deadlineMs?: number | undefined },
 ): Promise<ExecSession> {
   if (open.command.length === 0) throw invalid("command", open.command, "a program and its arguments");
   const queue = new InputQueue();

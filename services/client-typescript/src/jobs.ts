@@ -178,11 +178,11 @@ export class Jobs {
 
   /** One job with its spec. */
   async get(job: JobName, options: CallOptions = {}): Promise<JobDetail> {
-    const { job: found, spec, cursor } = await this.context.calls.unary(
-      JobService.method.getJob,
-      this.#read(job),
-      options,
-    );
+    const {
+      job: found,
+      spec,
+      cursor,
+    } = await this.context.calls.unary(JobService.method.getJob, this.#read(job), options);
     return { job: present("GetJob", "job", found), spec: present("GetJob", "spec", spec), cursor };
   }
 

@@ -5,7 +5,7 @@
  */
 
 import { readFileSync, statSync } from "node:fs";
-import { type Interceptor } from "@connectrpc/connect";
+import type { Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import type { TokenSource } from "./calls.js";
 import { BoroughClient, type CommonOptions, type Platform, sharedOf } from "./client.js";
@@ -87,7 +87,8 @@ function connection(url: string, secure: { ca?: string; cert?: string; key?: str
   // Separates what was never sent from what was: an interceptor runs before each call.
   const connect: Interceptor = (next) => async (request) => {
     const state = await within(session.connect(), CONNECT_TIMEOUT_MS);
-    if (state === LATE) session.abort(new NotConnectedError(new Error(`no connection within ${CONNECT_TIMEOUT_MS} ms`)));
+    if (state === LATE)
+      session.abort(new NotConnectedError(new Error(`no connection within ${CONNECT_TIMEOUT_MS} ms`)));
     if (state === LATE || state === "error") throw new NotConnectedError(session.error() ?? new Error("no connection"));
     return next(request);
   };

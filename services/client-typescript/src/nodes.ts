@@ -3,7 +3,14 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions } from "./calls.js";
 import { type CellContext, type ChangeOptions, type ListOptions, pageOf, present } from "./context.js";
-import { type Node, type NodeCondition, NodeService, type NodeState, type TaintMatchSchema, type TaintSchema } from "./gen/borough/v1/node_pb.js";
+import {
+  type Node,
+  type NodeCondition,
+  NodeService,
+  type NodeState,
+  type TaintMatchSchema,
+  type TaintSchema,
+} from "./gen/borough/v1/node_pb.js";
 import { rowsOf } from "./iterate.js";
 import { conditionsOf, type LabelChange, type LabelSelector, labelsOf } from "./labels.js";
 

@@ -54,8 +54,7 @@ export class GatewayPool {
     const now = this.now();
     const order = this.#gateways.map((_, step) => (this.#current + step) % this.#gateways.length);
     const ready = order.find((number) => this.#at(number).restUntil <= now);
-    const first = (one: number, other: number) =>
-      this.#at(other).restUntil < this.#at(one).restUntil ? other : one;
+    const first = (one: number, other: number) => (this.#at(other).restUntil < this.#at(one).restUntil ? other : one);
     this.#current = ready ?? order.reduce(first);
     return this.#at(this.#current);
   }

@@ -66,14 +66,14 @@ export function failureOf(thrown: unknown): Failure {
     return { from: "gateway", refusal: refusalOf(error), error };
   }
   if (isUnread(error)) return { from: "stranger", what: NO_GATEWAY, error };
-  return { from: "connection", sent: !(thrown instanceof NotConnectedError), error };
+  const unmade = causes(error).some((cause) => cause instanceof NotConnectedError);
+  return { from: "connection", sent: !unmade, error };
 }
 
-/** The connection could not be made, so nothing was sent. */
-export class NotConnectedError extends ConnectError {
+/** The connection could not be made, so nothing was sent. The library may wrap it. */
+export class NotConnectedError extends Error {
   constructor(cause: unknown) {
-    const { rawMessage } = ConnectError.from(cause);
-    super(rawMessage, Code.Unavailable, undefined, undefined, cause);
+    super(cause instanceof ConnectError ? cause.rawMessage : String(cause), { cause });
   }
 }
 

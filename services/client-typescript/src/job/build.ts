@@ -178,7 +178,9 @@ function restartOf(job: Fields, isBatch: boolean): MessageInitShape<typeof Resta
   const mode = fields.word("mode", MODES) ?? (isBatch ? RestartSpec_Mode.ON_FAILURE : RestartSpec_Mode.ALWAYS);
   const attempts = fields.value("attempts", '"unlimited", or a whole number from 0', (value) => {
     if (value === "unlimited") return value;
-    return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffffffff ? value : undefined;
+    return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffffffff
+      ? value
+      : undefined;
   });
   const attemptsMax = attempts ?? (isBatch ? 3 : "unlimited");
   const pause = { ...DELAY, least: 10 };

@@ -90,7 +90,11 @@ export function affinityOf(fields: Fields): MessageInitShape<typeof AffinitySche
 }
 
 /** Which taints do not keep tasks away. */
-export function tolerationOf(problems: Problems, path: string, item: unknown): MessageInitShape<typeof TolerationSchema> {
+export function tolerationOf(
+  problems: Problems,
+  path: string,
+  item: unknown,
+): MessageInitShape<typeof TolerationSchema> {
   const fields = new Fields(problems, path, typeof item === "string" ? { taint: item } : item);
   const value = fields.text("value");
   const effect = fields.word("effect", EFFECTS);

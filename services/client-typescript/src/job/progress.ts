@@ -31,7 +31,9 @@ function over(outcome: Outcome, why: string): JobProgress {
 export function goalOf(job: Job): Goal {
   const { rollout, kind } = job;
   const isOpen = rollout?.state === RolloutState.ROLLING || rollout?.state === RolloutState.PAUSED;
-  return rollout && isOpen && kind !== JobKind.BATCH ? { goal: "rolled_out", version: rollout.version } : { goal: "up" };
+  return rollout && isOpen && kind !== JobKind.BATCH
+    ? { goal: "rolled_out", version: rollout.version }
+    : { goal: "up" };
 }
 
 /** The rows of a job, as far as known. */
@@ -147,7 +149,8 @@ export class KnownJob {
         return over("failed", `${name}: the rollout of version ${version} failed: ${failure}${this.worst()}`);
       }
       // A person may take any time to look at them.
-      if (rollout.canariesHealthyMs > 0n) return over("healthy", `${name}: the canaries of version ${version} are healthy`);
+      if (rollout.canariesHealthyMs > 0n)
+        return over("healthy", `${name}: the canaries of version ${version} are healthy`);
       return UNDERWAY;
     }
     if (rollout.reverts === version) {

@@ -9,8 +9,8 @@ import {
   JobKind,
   type PortSpecSchema,
   type TaskOverrideSchema,
-  type TaskSpecSchema,
   TaskSpec_Within,
+  type TaskSpecSchema,
 } from "../gen/borough/v1/job_pb.js";
 import { Fields, optional, type Problems } from "./fields.js";
 
@@ -151,7 +151,10 @@ function healthOf(
   if (given.length !== 1) {
     fields.problems.refuse(fields.path, given.join(", ") || "no probe", "exactly one of http, tcp and command");
   }
-  let probe: MessageInitShape<typeof HealthCheckSchema>["probe"] = { case: "command", value: { command: command ?? [] } };
+  let probe: MessageInitShape<typeof HealthCheckSchema>["probe"] = {
+    case: "command",
+    value: { command: command ?? [] },
+  };
   if (http) {
     const path = http.text("path", "a path that begins with /", (text) => /^\/[\x21-\x7e]*$/.test(text)) ?? "/";
     probe = { case: "http", value: { port: probePort(http, names), path } };

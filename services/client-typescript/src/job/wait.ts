@@ -133,7 +133,8 @@ export class JobWait {
         const waited = this.#progressDeadlineMs(rows.spec) / 1000;
         return this.#late(known, `${known.text(goal)}; no progress for ${waited} s; the job goes on`);
       }
-      if (now >= endsAt) return this.#late(known, `${known.text(goal)}; the wait has ended${this.#absent}; the job goes on`);
+      if (now >= endsAt)
+        return this.#late(known, `${known.text(goal)}; the wait has ended${this.#absent}; the job goes on`);
       const item = await within(rows.next, Math.min(EXPLAIN_AFTER_MS, left, endsAt - now));
       if (item === LATE) await this.#explain(known, goal);
       else if (this.#take(known, item)) rows.next = rows.items.next();

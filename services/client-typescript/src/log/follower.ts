@@ -174,8 +174,7 @@ export class LogFollower {
 
   /** A failure that another try may mend, or the error of one that it cannot. */
   #sorted(failure: Failure): LogBreak | BoroughError {
-    const waits =
-      this.#resumption.request.follow && failure.from === "gateway" && isNodeSilent(failure.refusal);
+    const waits = this.#resumption.request.follow && failure.from === "gateway" && isNodeSilent(failure.refusal);
     const mayGoOn = (waits || verdict(failure).next !== "give_up") && !this.#resumption.lost;
     return mayGoOn ? new LogBreak(failure) : this.calls.errorOf(failure, TaskService.method.readLogs.name);
   }

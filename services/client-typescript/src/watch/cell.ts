@@ -3,8 +3,8 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Calls, once } from "../calls.js";
 import type { Cursor, RequestContext } from "../gen/borough/v1/common_pb.js";
-import type { EndpointWithdrawn, Endpoint } from "../gen/borough/v1/name_pb.js";
 import type { Job } from "../gen/borough/v1/job_pb.js";
+import type { Endpoint, EndpointWithdrawn } from "../gen/borough/v1/name_pb.js";
 import type { Node } from "../gen/borough/v1/node_pb.js";
 import type { Task } from "../gen/borough/v1/task_pb.js";
 import {
@@ -63,7 +63,11 @@ export async function* cellItems(
   const feed: Feed<WatchResponse> = {
     method: method.name,
     open: (from, end) =>
-      calls.streamOnce(method, once(create(WatchRequestSchema, { ...scope, filter, ...(from && { resume: from }) })), end),
+      calls.streamOnce(
+        method,
+        once(create(WatchRequestSchema, { ...scope, filter, ...(from && { resume: from }) })),
+        end,
+      ),
     cursor: (message) => message.cursor,
     isFollowed: (message) => message.more,
     isChange: (message) => changeOf(message) !== undefined,

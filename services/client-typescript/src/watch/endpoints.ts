@@ -7,8 +7,8 @@ import {
   type Endpoint,
   type EndpointWithdrawn,
   NameService,
-  type WatchEndpointsResponse,
   WatchEndpointsRequestSchema,
+  type WatchEndpointsResponse,
 } from "../gen/borough/v1/name_pb.js";
 import type { GatewayAbsence } from "../outage.js";
 import { type Feed, WatchFollower } from "./follow.js";
