@@ -149,7 +149,7 @@ export class Stage {
     const watch = this.#watch(step);
     const expected = String(step.live);
     const is = await until(within(step), () => watch.live !== undefined && String(watch.live) === expected);
-    holds(is, `the endpoints are ${watch.live}: ${await watch.problem()}`);
+    holds(is, `the endpoints are ${watch.live}`);
   }
 
   async #items(step: Json): Promise<void> {

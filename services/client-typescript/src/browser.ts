@@ -35,6 +35,7 @@ export class Client extends BoroughClient {
 function webPlatform(fetch: typeof globalThis.fetch | undefined): Platform {
   return {
     canExec: false,
+    noticesSilence: false,
     isEncrypted: false,
     connect(url) {
       const closed = new AbortController();

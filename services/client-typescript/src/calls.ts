@@ -9,6 +9,7 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
 import {
   type BoroughError,
   CancelledError,
@@ -46,6 +47,8 @@ export interface CallConfig {
   readonly token: TokenSource | undefined;
   readonly deadlineMs: number;
   readonly retry: RetryPolicy;
+  /** The time of one try, in milliseconds, where a connection itself does not notice that nobody answers. */
+  readonly tryMs: number;
   /** How long a watch goes on without any gateway, in milliseconds; infinite: for ever. */
   readonly patienceMs: number;
   /** A random number from 0 to 1. */
@@ -135,16 +138,17 @@ export class Calls {
     send: (gateway: PooledGateway, header: Headers, end: AbortSignal) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
-    const { pool } = this.config;
+    const { pool, tryMs } = this.config;
     const header = await this.header();
     const gateway = pool.pick();
+    const late = Number.isFinite(tryMs) ? AbortSignal.timeout(tryMs) : undefined;
     try {
-      const answer = await send(gateway, header, signal);
+      const answer = await send(gateway, header, late ? AbortSignal.any([signal, late]) : signal);
       pool.answered(gateway);
       return answer;
     } catch (thrown) {
       if (thrown instanceof Failed || signal.aborted) throw thrown;
-      const failure = failureOf(thrown);
+      const failure = failureOf(late?.aborted ? new ConnectError("no answer", Code.DeadlineExceeded) : thrown);
       this.record(gateway, failure);
       throw new Failed(failure);
     }

@@ -22,6 +22,9 @@ import { RETRY_DEFAULT, type RetryPolicy } from "./retry.js";
 import { Tasks } from "./tasks.js";
 import { type CellFilter, type CellItem, cellItems } from "./watch/cell.js";
 
+/** The time limit of a call unless it is given, in milliseconds. */
+export const DEADLINE_MS = 10_000;
+
 /** What a client is made of, in Node and in browsers. */
 export interface CommonOptions {
   /** Addresses of gateways: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. Calls stay with one until it fails. */
@@ -64,6 +67,8 @@ export interface Platform {
   readonly canExec: boolean;
   /** Whether the client encrypts, so that an address without a scheme is `https`. */
   readonly isEncrypted: boolean;
+  /** Whether a connection itself notices that the other side does not answer. */
+  readonly noticesSilence: boolean;
   /** Connects to a gateway at a URL, lazily. */
   connect(url: string): GatewayConnection;
 }
@@ -172,7 +177,7 @@ export class BoroughClient {
 
 /** Checks the options, and makes what the calls share. Does not connect. */
 export function sharedOf(options: CommonOptions, token: TokenSource | undefined, platform: Platform): Shared {
-  const { gateways, deadlineMs = 10_000, watchPatienceMs = Number.POSITIVE_INFINITY } = options;
+  const { gateways, deadlineMs = DEADLINE_MS, watchPatienceMs = Number.POSITIVE_INFINITY } = options;
   const addresses = typeof gateways === "string" ? gateways.split(",").map((address) => address.trim()) : gateways;
   if (addresses.length === 0) throw invalid("gateways", "none", "at least one address");
   const retry = { ...RETRY_DEFAULT, ...options.retry };
@@ -186,7 +191,9 @@ export function sharedOf(options: CommonOptions, token: TokenSource | undefined,
     transport,
   }));
   const pool = new GatewayPool(pooled);
-  const config = { pool, token, deadlineMs, retry, patienceMs: watchPatienceMs, random: Math.random };
+  // A call has time for each gateway.
+  const tryMs = platform.noticesSilence || urls.length === 1 ? Number.POSITIVE_INFINITY : deadlineMs / urls.length;
+  const config = { pool, token, deadlineMs, retry, tryMs, patienceMs: watchPatienceMs, random: Math.random };
   return { calls: new Calls(config), connections, platform };
 }
 

@@ -1,5 +1,5 @@
 /**
- * A resolver with which `@grpc/grpc-js` balances over the tasks of a job: `borough:///JOB.USER.CELL:PORT_NAME`. It uses
+ * A resolver with which `@grpc/grpc-js` balances over the tasks of a job: `borough:///JOB.USER.CELL?port=NAME`. It uses
  * the experimental API of `@grpc/grpc-js` 1.14, which another version may change.
  *
  * @packageDocumentation
@@ -23,17 +23,17 @@ export interface BoroughTarget {
   readonly port?: string;
 }
 
-const ACCEPTED = "borough:///JOB.USER.CELL or borough:///JOB.USER.CELL:PORT_NAME";
+const ACCEPTED = "borough:///JOB.USER.CELL or borough:///JOB.USER.CELL?port=NAME";
 /** Each call goes to the next task. */
 const SERVICE_CONFIG = { loadBalancingConfig: [{ round_robin: {} }], methodConfig: [] };
 
 /**
- * Reads the path of a target, such as `web.ada.alpha:grpc`.
+ * Reads the path of a target, such as `web.ada.alpha?port=grpc`.
  *
  * @throws {@link InvalidError}
  */
 export function parseTarget(path: string): BoroughTarget {
-  const [, name = "", port] = /^\/?([^:]*)(?::([^:]*))?$/.exec(path) ?? [];
+  const [, name = "", port] = /^\/?([^?]*)(?:\?port=([^?]*))?$/.exec(path) ?? [];
   const [job, user, cell, ...rest] = name.split(".");
   const isFine = (part: string | undefined): part is string => part !== undefined && isName(part);
   if (!isFine(job) || !isFine(user) || !isFine(cell) || rest.length > 0 || (port !== undefined && !isFine(port))) {

@@ -8,7 +8,7 @@ import { readFileSync, statSync } from "node:fs";
 import type { Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import type { TokenSource } from "./calls.js";
-import { BoroughClient, type CommonOptions, type Platform, sharedOf } from "./client.js";
+import { BoroughClient, type CommonOptions, DEADLINE_MS, type Platform, sharedOf } from "./client.js";
 import { InvalidError, invalid } from "./errors.js";
 import type { GatewayConnection } from "./pool.js";
 import { NotConnectedError } from "./refusal.js";
@@ -21,9 +21,11 @@ export * from "./common.js";
 const RESPONSE_BYTES_MAX = 64 * 1024 * 1024;
 /** How long a connection may take, in milliseconds. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** A peer that vanished is noticed after both together, so that a call has time for another gateway. */
-const PING_INTERVAL_MS = 3_000;
-const PING_TIMEOUT_MS = 2_000;
+/** The longest time between two questions whether the other side of a connection is there, and for their answer. */
+const PING_INTERVAL_MAX_MS = 3_000;
+const PING_TIMEOUT_MAX_MS = 2_000;
+/** The shortest of both. */
+const PING_MIN_MS = 200;
 /** A token file is looked at again after this time, in milliseconds: whoever renews it restarts no program. */
 const TOKEN_LOOK_MS = 1_000;
 
@@ -65,11 +67,11 @@ export class Client extends BoroughClient {
    */
   constructor(options: ClientOptions) {
     const token = options.token === undefined ? undefined : nodeToken(options.token);
-    super(sharedOf(options, token, nodePlatform(options.tls)), options.cell, options.user);
+    super(sharedOf(options, token, nodePlatform(options)), options.cell, options.user);
   }
 }
 
-function nodePlatform(tls: TlsOptions | undefined): Platform {
+function nodePlatform({ tls, deadlineMs = DEADLINE_MS }: ClientOptions): Platform {
   const secure = {
     ...(tls?.ca !== undefined && { ca: pemText("tls.ca", tls.ca) }),
     ...(tls?.certificate !== undefined && { cert: pemText("tls.certificate", tls.certificate) }),
@@ -78,11 +80,22 @@ function nodePlatform(tls: TlsOptions | undefined): Platform {
   if ("cert" in secure !== "key" in secure) {
     throw invalid("tls", "one of certificate and key", "both of them, or none");
   }
-  return { canExec: true, isEncrypted: tls !== undefined, connect: (url) => connection(url, secure) };
+  return {
+    canExec: true,
+    noticesSilence: true,
+    isEncrypted: tls !== undefined,
+    connect: (url) => connection(url, secure, deadlineMs),
+  };
 }
 
-function connection(url: string, secure: { ca?: string; cert?: string; key?: string }): GatewayConnection {
-  const pings = { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS };
+type Secure = { ca?: string; cert?: string; key?: string };
+
+function connection(url: string, secure: Secure, deadlineMs: number): GatewayConnection {
+  // A peer that vanished is noticed while the next gateway can still answer in time, also by idle watches.
+  const pings = {
+    pingIntervalMs: Math.max(Math.min(deadlineMs / 3, PING_INTERVAL_MAX_MS), PING_MIN_MS),
+    pingTimeoutMs: Math.max(Math.min(deadlineMs / 5, PING_TIMEOUT_MAX_MS), PING_MIN_MS),
+  };
   const session = new Http2SessionManager(url, pings, secure);
   // Separates what was never sent from what was: an interceptor runs before each call.
   const connect: Interceptor = (next) => async (request) => {

@@ -10,7 +10,7 @@ import { Client } from "../src/browser.js";
 import { CellService } from "../src/gen/borough/v1/cell_pb.js";
 import { CursorSchema } from "../src/gen/borough/v1/common_pb.js";
 import { NameService } from "../src/gen/borough/v1/name_pb.js";
-import { fakeGateway, refusal } from "./fake.js";
+import { fakeGateway, refusal, silentServer } from "./fake.js";
 
 const cursor = create(CursorSchema, { storeEpoch: 1n, stamp: new Uint8Array(10) });
 
@@ -48,6 +48,18 @@ test("the client of browsers calls, watches and is refused over gRPC-Web", async
   }
   await assert.rejects(client.tasks.exec("web/0", ["true"]), { kind: "unsupported" });
   client.close();
+  await gateway.stop();
+});
+
+test("a gateway that is silent costs a call of a browser a part of its deadline, and not the call", async () => {
+  const listCells = () => ({ cells: [{ name: "alpha" }] });
+  const gateway = await fakeGateway((router) => router.service(CellService, { listCells }), { web: true });
+  const server = await silentServer();
+  const gateways = [server.address, gateway.address];
+  const client = new Client({ gateways, user: "ada", cell: "alpha", deadlineMs: 2_000 });
+  assert.equal((await client.cells.list())[0]?.name, "alpha");
+  client.close();
+  server.stop();
   await gateway.stop();
 });
 

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Code, type ConnectRouter } from "@connectrpc/connect";
 import { CellService } from "../src/gen/borough/v1/cell_pb.js";
 import { type JobKind, JobService, type JobState } from "../src/gen/borough/v1/job_pb.js";
 import { Health } from "../src/gen/grpc/health/v1/health_pb.js";
 import { BoroughError, Client, InvalidError, listOf } from "../src/node.js";
-import { clientOf, closedAddress, fakeGateway, refusal } from "./fake.js";
+import { clientOf, closedAddress, fakeGateway, refusal, silentServer } from "./fake.js";
 
 /** A gateway that answers ListCells with its name, after it has refused some calls. */
 function cells(name: string, refusals: (() => unknown)[] = []): (router: ConnectRouter) => void {
@@ -150,20 +150,6 @@ test("a refused token says where it is from", async () => {
   await gateway.stop();
 });
 
-/** A server that takes connections and says nothing. */
-async function silentServer(): Promise<{ address: string; stop(): void }> {
-  const sockets = new Set<Socket>();
-  const server = createTcpServer((socket) => {
-    sockets.add(socket.on("error", () => {}));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const stop = () => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  };
-  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, stop };
-}
-
 test("a deadline is over all tries, and says whether the call may have changed something", async () => {
   const server = await silentServer();
   const client = clientOf([server.address], { deadlineMs: 150 });
@@ -176,6 +162,15 @@ test("a deadline is over all tries, and says whether the call may have changed s
   assert.match(own.message, /within 0.02 s/);
   client.close();
   server.stop();
+});
+
+test("a gateway that is silent costs a call a part of its deadline, and not the call", async () => {
+  const [server, gateway] = [await silentServer(), await fakeGateway(cells("second"))];
+  const client = clientOf([server.address, gateway.address], { deadlineMs: 3_000 });
+  assert.equal(await nameOf(client), "second");
+  client.close();
+  server.stop();
+  await gateway.stop();
 });
 
 test("nobody listens: unreachable, and nothing was changed", async () => {

@@ -2,7 +2,7 @@
 
 import { createServer as createServer1, type Server } from "node:http";
 import { createServer as createServer2, type Http2Server, type ServerHttp2Session } from "node:http2";
-import type { AddressInfo, Socket } from "node:net";
+import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import { type Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
@@ -72,4 +72,18 @@ export async function closedAddress(): Promise<string> {
   const gateway = await fakeGateway(() => {});
   await gateway.stop();
   return gateway.address;
+}
+
+/** A server that takes connections and says nothing. */
+export async function silentServer(): Promise<{ address: string; stop(): void }> {
+  const sockets = new Set<Socket>();
+  const server = createTcpServer((socket) => {
+    sockets.add(socket.on("error", () => {}));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const stop = () => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  };
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, stop };
 }

@@ -11,9 +11,17 @@ import { clientOf, fakeGateway } from "./fake.js";
 const cursor = create(CursorSchema, { storeEpoch: 1n, stamp: new Uint8Array(10) });
 
 test("targets name a job, and perhaps a port", () => {
-  assert.deepEqual(parseTarget("web.ada.alpha:grpc"), { job: "web", user: "ada", cell: "alpha", port: "grpc" });
+  assert.deepEqual(parseTarget("web.ada.alpha?port=grpc"), { job: "web", user: "ada", cell: "alpha", port: "grpc" });
   assert.deepEqual(parseTarget("web.ada.alpha"), { job: "web", user: "ada", cell: "alpha" });
-  for (const bad of ["", "web", "web.ada", "web.ada.alpha.x", "Web.ada.alpha", "web.ada.alpha:", "web.ada.alpha:1"]) {
+  for (const bad of [
+    "",
+    "web",
+    "web.ada",
+    "web.ada.alpha.x",
+    "Web.ada.alpha",
+    "web.ada.alpha?port=",
+    "web.ada.alpha?port=1",
+  ]) {
     assert.throws(() => parseTarget(bad), { kind: "invalid" }, bad);
   }
 });
@@ -62,7 +70,7 @@ test("channels of @grpc/grpc-js balance over a job, and follow its endpoints", a
   );
   const client = clientOf([gateway.address]);
   registerResolver(client);
-  const channel = new grpc.Client("borough:///web.ada.beta:grpc", grpc.credentials.createInsecure());
+  const channel = new grpc.Client("borough:///web.ada.beta?port=grpc", grpc.credentials.createInsecure());
   const call = () =>
     new Promise<string>((resolve, reject) => {
       channel.makeUnaryRequest(

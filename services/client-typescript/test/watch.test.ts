@@ -72,6 +72,7 @@ function callsOf(): Calls {
     pool: new GatewayPool([{ address: "g", transport: {} as Transport }]),
     token: undefined,
     deadlineMs: 1_000,
+    tryMs: Number.POSITIVE_INFINITY,
     retry: { attemptsMax: 6, backoffInitialMs: 0, backoffMaxMs: 0 },
     patienceMs: Number.POSITIVE_INFINITY,
     random: () => 0,
