@@ -179,7 +179,9 @@ export class BoroughClient {
 export function sharedOf(options: CommonOptions, token: TokenSource | undefined, platform: Platform): Shared {
   const { gateways, deadlineMs = DEADLINE_MS, watchPatienceMs = Number.POSITIVE_INFINITY } = options;
   const addresses = typeof gateways === "string" ? gateways.split(",").map((address) => address.trim()) : gateways;
-  if (addresses.length === 0) throw invalid("gateways", "none", "at least one address");
+  const isList =
+    Array.isArray(addresses) && addresses.length > 0 && addresses.every((each) => typeof each === "string");
+  if (!isList) throw invalid("gateways", gateways, "at least one address, HOST:PORT");
   const retry = { ...RETRY_DEFAULT, ...options.retry };
   positive("deadlineMs", deadlineMs);
   positive("watchPatienceMs", watchPatienceMs);

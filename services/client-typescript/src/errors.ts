@@ -159,6 +159,7 @@ export class NotGatewayError extends BoroughError {
 /** The gateway accepts no call with this token, or without one. Give another one. */
 export class TokenRefusedError extends BoroughError {
   readonly kind = "token_refused";
+  /** The gRPC code. */
   readonly code = "UNAUTHENTICATED";
 
   constructor(

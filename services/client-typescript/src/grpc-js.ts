@@ -11,6 +11,8 @@ import { invalid } from "./errors.js";
 import { isName } from "./refs.js";
 import type { Address } from "./resolve.js";
 
+export { BoroughError, type ErrorKind, InvalidError, type InvalidField } from "./errors.js";
+
 /** A job and a port, as a target of gRPC names them. */
 export interface BoroughTarget {
   /** The name of the job. */
