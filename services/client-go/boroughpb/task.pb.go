@@ -507,9 +507,11 @@ type Exit struct {
 	Signal  *int32                 `protobuf:"varint,3,opt,name=signal,proto3,oneof" json:"signal,omitempty"`
 	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// Wall time, milliseconds since 1970.
-	AtMs          int64  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	Incarnation   uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Node          string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	AtMs        int64  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Node        string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
+	// The helper that kept the attempt from its command; empty: none did.
+	Helper        string `protobuf:"bytes,8,opt,name=helper,proto3" json:"helper,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +591,13 @@ func (x *Exit) GetIncarnation() uint64 {
 func (x *Exit) GetNode() string {
 	if x != nil {
 		return x.Node
+	}
+	return ""
+}
+
+func (x *Exit) GetHelper() string {
+	if x != nil {
+		return x.Helper
 	}
 	return ""
 }
@@ -3248,7 +3257,7 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"borough.v1\x1a\x17borough/v1/common.proto\"2\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\rR\x06number\"\xe4\x01\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"\xfc\x01\n" +
 	"\x04Exit\x12-\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x15.borough.v1.EndReasonR\x06reason\x12\x17\n" +
 	"\x04code\x18\x02 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x1b\n" +
@@ -3256,7 +3265,8 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x13\n" +
 	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12 \n" +
 	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\x12\x12\n" +
-	"\x04node\x18\a \x01(\tR\x04nodeB\a\n" +
+	"\x04node\x18\a \x01(\tR\x04node\x12\x16\n" +
+	"\x06helper\x18\b \x01(\tR\x06helperB\a\n" +
 	"\x05_codeB\t\n" +
 	"\a_signal\"\xcb\a\n" +
 	"\x04Task\x12\x15\n" +

@@ -153,6 +153,8 @@ class Exit(Record):
     """Wall time, milliseconds since 1970."""
     incarnation: int = 0
     node: str = ""
+    helper: str = ""
+    """The helper that kept the attempt from its command; empty: none did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

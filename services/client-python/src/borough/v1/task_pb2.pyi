@@ -109,7 +109,7 @@ class Port(_message.Message):
     def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("reason", "code", "signal", "message", "at_ms", "incarnation", "node")
+    __slots__ = ("reason", "code", "signal", "message", "at_ms", "incarnation", "node", "helper")
     REASON_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +117,7 @@ class Exit(_message.Message):
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    HELPER_FIELD_NUMBER: _ClassVar[int]
     reason: EndReason
     code: int
     signal: int
@@ -124,6 +125,7 @@ class Exit(_message.Message):
     at_ms: int
     incarnation: int
     node: str
+    helper: str
     def __init__(
         self,
         reason: _Optional[_Union[EndReason, str]] = ...,
@@ -133,6 +135,7 @@ class Exit(_message.Message):
         at_ms: _Optional[int] = ...,
         incarnation: _Optional[int] = ...,
         node: _Optional[str] = ...,
+        helper: _Optional[str] = ...,
     ) -> None: ...
 
 class Task(_message.Message):
