@@ -1,0 +1,272 @@
+//! Bodies in the form of Consul's HTTP interface.
+//!
+//! A cell is a data centre, and `JOB_USER` or `JOB_USER_PORT` is a service. No name of ours contains `_`, so two jobs
+//! never have one name here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::Name;
+use borough_model::task::Health;
+use serde_json::{Map, Value, json};
+
+use crate::table::{CellTable, NamesTable, Service, ServiceEndpoint, ServiceKey, TableIndex};
+
+/// Between the parts of a service's name.
+const SEPARATOR: char = '_';
+
+/// The name of a service, or of one of its ports.
+pub fn service_name(key: &ServiceKey, port: Option<&Name>) -> String {
+    let port = port.map(|port| format!("{SEPARATOR}{port}")).unwrap_or_default();
+    format!("{}{SEPARATOR}{}{port}", key.job, key.user)
+}
+
+/// Which service, and which of its ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceQuery {
+    pub key: ServiceKey,
+    /// Absent: the first port.
+    pub port: Option<Name>,
+}
+
+impl ServiceQuery {
+    /// Reads the name of a service in a cell.
+    pub fn parse(cell: &Name, text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(SEPARATOR).collect();
+        let (job, user, port) = match parts.as_slice() {
+            [job, user] => (job, user, None),
+            [job, user, port] => (job, user, Some(Name::new(*port).ok()?)),
+            _ => return None,
+        };
+        Some(Self { key: ServiceKey::of_texts(cell.as_str(), user, job)?, port })
+    }
+
+    fn port_of(&self, service: &Service, endpoint: &ServiceEndpoint) -> Option<u16> {
+        match &self.port {
+            Some(port) => endpoint.port(port),
+            None => {
+                let first = service.facts().ports.first().and_then(|port| endpoint.port(port));
+                // A task without ports is there, and nobody can connect to it.
+                Some(first.or_else(|| endpoint.ports.first().map(|port| port.number)).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Which endpoints of a service.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceFilter {
+    /// Only those that traffic should go to.
+    pub is_passing: bool,
+    /// Tags that the service must have, each of them.
+    pub tags: Vec<String>,
+}
+
+/// A label as a tag: `key=value`, or the key alone if the value is empty.
+fn tags_of(labels: &BTreeMap<String, String>) -> Vec<String> {
+    let tag = |(key, value): (&String, &String)| {
+        if value.is_empty() { key.clone() } else { format!("{key}={value}") }
+    };
+    labels.iter().map(tag).collect()
+}
+
+/// The cells.
+pub(super) fn datacenters(table: &NamesTable) -> Value {
+    table.cells().map(|cell| cell.name().as_str()).collect()
+}
+
+/// The services of a cell with their tags. A job with several ports is listed once per port. Jobs that are over are
+/// left out once their last endpoint is withdrawn.
+pub(super) fn services(cell: &CellTable) -> Value {
+    let mut services = Map::new();
+    for (key, service) in cell.services() {
+        if !service.facts().is_live && service.endpoints().is_empty() {
+            continue;
+        }
+        let tags: Value = tags_of(&service.facts().labels).into();
+        let ports: Vec<&Name> = service.ports().collect();
+        if ports.len() <= 1 {
+            services.insert(service_name(&key, None), tags);
+            continue;
+        }
+        for port in ports {
+            services.insert(service_name(&key, Some(port)), tags.clone());
+        }
+    }
+    Value::Object(services)
+}
+
+/// The nodes of a cell.
+pub(super) fn nodes(cell: &CellTable) -> Value {
+    let node = |(name, place): (&Name, &crate::table::NodePlace)| {
+        node_json(cell.name(), name, &place.host, cell.list_index())
+    };
+    cell.nodes().map(node).collect()
+}
+
+fn node_json(cell: &Name, node: &Name, host: &str, index: TableIndex) -> Value {
+    json!({
+        "ID": format!("{node}.{cell}"),
+        "Node": node,
+        "Address": host,
+        "Datacenter": cell,
+        "TaggedAddresses": {"lan": host, "wan": host},
+        "Meta": {},
+        "CreateIndex": index.0,
+        "ModifyIndex": index.0,
+    })
+}
+
+/// One endpoint of an answer.
+struct FoundInstance {
+    id: String,
+    endpoint: Arc<ServiceEndpoint>,
+    port: u16,
+    is_usable: bool,
+}
+
+fn instances(
+    table: &NamesTable,
+    query: &ServiceQuery,
+    filter: &ServiceFilter,
+) -> (Vec<FoundInstance>, Vec<String>, TableIndex) {
+    let Some(service) = table.service(&query.key) else { return Default::default() };
+    let tags = tags_of(&service.facts().labels);
+    if !filter.tags.iter().all(|wanted| tags.contains(wanted)) {
+        return (Vec::new(), tags, service.index());
+    }
+    let suffix = query.port.as_ref().map(|port| format!("{SEPARATOR}{port}")).unwrap_or_default();
+    let instance = |endpoint: &Arc<ServiceEndpoint>| {
+        let is_usable = service.is_usable(endpoint);
+        if filter.is_passing && !is_usable {
+            return None;
+        }
+        let port = query.port_of(service, endpoint)?;
+        let id = format!("{}.{}{suffix}", endpoint.task.index, query.key);
+        Some(FoundInstance { id, endpoint: Arc::clone(endpoint), port, is_usable })
+    };
+    (service.endpoints().iter().filter_map(instance).collect(), tags, service.index())
+}
+
+/// What a service says about one of its endpoints, in Consul's alphabet: letters, digits, `-` and `_`.
+fn meta_of(key: &ServiceKey, endpoint: &ServiceEndpoint) -> Value {
+    json!({
+        "borough_cell": key.cell,
+        "borough_user": key.user,
+        "borough_job": key.job,
+        "borough_index": endpoint.task.index.to_string(),
+        "borough_attempt": endpoint.incarnation.to_string(),
+        "borough_health": health_text(endpoint.health),
+        "borough_healthy_since_ms": endpoint.healthy_ms.to_string(),
+        "borough_zone": endpoint.place.zone,
+        "borough_sub_zone": endpoint.place.sub_zone,
+        "borough_node_draining": endpoint.place.is_draining.to_string(),
+    })
+}
+
+pub(super) fn health_text(health: Health) -> &'static str {
+    match health {
+        Health::Unknown => "unknown",
+        Health::Healthy => "healthy",
+        Health::Unhealthy => "unhealthy",
+    }
+}
+
+fn weights(endpoint: &ServiceEndpoint) -> Value {
+    json!({"Passing": endpoint.weight, "Warning": endpoint.weight})
+}
+
+/// The endpoints of a service, as `/v1/catalog/service` shows them.
+pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: &ServiceFilter) -> Value {
+    let (found, tags, index) = instances(table, query, filter);
+    let name = service_name(&query.key, query.port.as_ref());
+    let row = |instance: FoundInstance| {
+        let FoundInstance { id, endpoint, port, .. } = instance;
+        let host = endpoint.host.text();
+        json!({
+            "ID": format!("{}.{}", endpoint.node, query.key.cell),
+            "Node": endpoint.node,
+            "Address": host,
+            "Datacenter": query.key.cell,
+            "TaggedAddresses": {"lan": host, "wan": host},
+            "NodeMeta": {},
+            "ServiceKind": "",
+            "ServiceID": id,
+            "ServiceName": name,
+            "ServiceTags": tags,
+            "ServiceAddress": host,
+            "ServiceTaggedAddresses": {},
+            "ServiceWeights": weights(&endpoint),
+            "ServiceMeta": meta_of(&query.key, &endpoint),
+            "ServicePort": port,
+            "ServiceEnableTagOverride": false,
+            "ServiceProxy": {},
+            "ServiceConnect": {},
+            "CreateIndex": index.0,
+            "ModifyIndex": index.0,
+        })
+    };
+    found.into_iter().map(row).collect()
+}
+
+/// The endpoints of a service with their checks, as `/v1/health/service` shows them.
+pub(super) fn health_service(table: &NamesTable, query: &ServiceQuery, filter: &ServiceFilter) -> Value {
+    let (found, tags, index) = instances(table, query, filter);
+    let name = service_name(&query.key, query.port.as_ref());
+    let row = |instance: FoundInstance| {
+        let FoundInstance { id, endpoint, port, is_usable } = instance;
+        let host = endpoint.host.text();
+        let status = if is_usable { "passing" } else { "warning" };
+        json!({
+            "Node": node_json(&query.key.cell, &endpoint.node, &host, index),
+            "Service": {
+                "ID": id,
+                "Service": name,
+                "Tags": tags,
+                "Address": host,
+                "TaggedAddresses": {},
+                "Meta": meta_of(&query.key, &endpoint),
+                "Port": port,
+                "Weights": weights(&endpoint),
+                "EnableTagOverride": false,
+                "Proxy": {},
+                "Connect": {},
+                "CreateIndex": index.0,
+                "ModifyIndex": index.0,
+            },
+            "Checks": [{
+                "Node": endpoint.node,
+                "CheckID": format!("service:{id}"),
+                "Name": "health of the task",
+                "Status": status,
+                "Notes": "",
+                "Output": health_text(endpoint.health),
+                "ServiceID": id,
+                "ServiceName": name,
+                "ServiceTags": tags,
+                "Type": "",
+                "Definition": {},
+                "CreateIndex": index.0,
+                "ModifyIndex": index.0,
+            }],
+        })
+    };
+    found.into_iter().map(row).collect()
+}
+
+/// What a client asks its agent about itself: above all the default data centre.
+pub(super) fn agent_self(cell: &Name, version: &str) -> Value {
+    json!({
+        "Config": {
+            "Datacenter": cell,
+            "PrimaryDatacenter": cell,
+            "NodeName": "borough-names",
+            "NodeID": "",
+            "Revision": "",
+            "Server": true,
+            "Version": version,
+        },
+        "Member": {"Name": "borough-names", "Addr": "127.0.0.1", "Port": 0, "Tags": {}, "Status": 1},
+        "Meta": {},
+    })
+}

@@ -1,0 +1,148 @@
+//! The bodies of the catalogue, and names that must not collide.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::task::{Endpoint, Health};
+use serde_json::{Value, json};
+
+use super::consul::{catalog_service, health_service, services};
+use super::prometheus::{TargetFilter, targets};
+use super::*;
+use crate::table::tests::{endpoint, facts, key, name, table_of, web};
+use crate::table::{JobFacts, NamesTable};
+
+fn asked(text: &str) -> ServiceQuery {
+    ServiceQuery::parse(&name("alpha"), text).unwrap()
+}
+
+fn labelled(labels: &[(&str, &str)]) -> JobFacts {
+    let labels: BTreeMap<String, String> =
+        labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    JobFacts { labels: Arc::new(labels), ..facts(1, &["http"]) }
+}
+
+fn ports(body: &Value) -> Vec<u64> {
+    body.as_array().unwrap().iter().map(|row| row["Service"]["Port"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn no_two_services_have_one_name() {
+    // Each pair would be one name if the parts were joined by a character that they may contain.
+    let pairs = [("a-b", "c", None), ("a", "b-c", None), ("a", "b", Some("c")), ("a--b", "c", None)];
+    let named = pairs.map(|(job, user, port)| {
+        let key = crate::table::ServiceKey::of_texts("alpha", user, job).unwrap();
+        let port = port.map(name);
+        let text = service_name(&key, port.as_ref());
+        assert_eq!(asked(&text), ServiceQuery { key, port }, "{text} reads as what it names");
+        text
+    });
+    assert_eq!(named, ["a-b_c", "a_b-c", "a_b_c", "a--b_c"]);
+    for impossible in ["", "web", "_", "a_b_c_d", "Web_ann", "web.ann", "a__b"] {
+        assert_eq!(ServiceQuery::parse(&name("alpha"), impossible), None, "{impossible}");
+    }
+}
+
+#[test]
+fn a_service_is_listed_once_per_port_with_its_labels_as_tags() {
+    let both = JobFacts { ports: vec![name("http"), name("admin")], ..facts(2, &[]) };
+    let over = JobFacts { is_live: false, ..facts(3, &["http"]) };
+    let jobs = [("web", labelled(&[("tier", "front"), ("canary", "")])), ("api", both), ("old", over)];
+    let table = table_of(&jobs, Vec::new());
+    let listed = services(table.cell("alpha").unwrap());
+    assert_eq!(
+        listed,
+        json!({"api_ann_admin": [], "api_ann_http": [], "web_ann": ["canary", "tier=front"]}),
+        "a job that is over is left out"
+    );
+}
+
+#[test]
+fn a_health_answer_has_what_clients_read() {
+    let table = web();
+    let body = health_service(&table, &asked("web_ann"), &ServiceFilter::default());
+    let row = &body[1];
+    assert_eq!(row["Node"]["Node"], "n1");
+    assert_eq!(row["Node"]["Datacenter"], "alpha");
+    let service = &row["Service"];
+    assert_eq!(
+        (&service["ID"], &service["Service"], &service["Address"], &service["Port"]),
+        (&json!("1.web.ann.alpha"), &json!("web_ann"), &json!("10.0.0.2"), &json!(8_080))
+    );
+    assert_eq!(service["Weights"], json!({"Passing": 1, "Warning": 1}));
+    assert_eq!(service["Meta"]["borough_zone"], "east");
+    assert_eq!(row["Checks"][0]["Status"], "passing");
+    let catalog = catalog_service(&table, &asked("web_ann"), &ServiceFilter::default());
+    assert_eq!(
+        (&catalog[1]["ServiceAddress"], &catalog[1]["ServicePort"], &catalog[1]["Address"]),
+        (&json!("10.0.0.2"), &json!(8_080), &json!("10.0.0.2"))
+    );
+    assert_eq!(health_service(&table, &asked("no_ann"), &ServiceFilter::default()), json!([]));
+}
+
+#[test]
+fn ports_and_tags_choose() {
+    let two = endpoint((1, "web"), 0, "10.0.0.1", &[("http", 80), ("admin", 81)]);
+    let jobs =
+        [("web", JobFacts { ports: vec![name("http"), name("admin")], ..labelled(&[("tier", "front")]) })];
+    let table = table_of(&jobs, vec![two]);
+    let health = |text: &str, tags: &[&str]| {
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        ports(&health_service(&table, &asked(text), &ServiceFilter { tags, ..ServiceFilter::default() }))
+    };
+    assert_eq!((health("web_ann", &[]), health("web_ann_admin", &[])), (vec![80], vec![81]));
+    assert_eq!(health("web_ann_other", &[]), Vec::<u64>::new());
+    assert_eq!((health("web_ann", &["tier=front"]), health("web_ann", &["tier=back"])), (vec![80], vec![]));
+}
+
+#[test]
+fn passing_means_the_endpoints_that_take_traffic() {
+    let table = |lost: &[u32]| -> NamesTable {
+        let endpoints = (0..2).map(|index| {
+            let known =
+                endpoint((1, "web"), index, "10.0.0.1", &[("http", 80 + u16::try_from(index).unwrap())]);
+            let health = if lost.contains(&index) { Health::Unknown } else { Health::Healthy };
+            Endpoint { health, ..known }
+        });
+        table_of(&[("web", facts(1, &["http"]))], endpoints.collect())
+    };
+    let passing = ServiceFilter { is_passing: true, ..ServiceFilter::default() };
+    let some = table(&[1]);
+    assert_eq!(ports(&health_service(&some, &asked("web_ann"), &passing)), [80]);
+    let all = health_service(&some, &asked("web_ann"), &ServiceFilter::default());
+    assert_eq!((ports(&all), &all[1]["Checks"][0]["Status"]), (vec![80, 81], &json!("warning")));
+    let lost = health_service(&table(&[0, 1]), &asked("web_ann"), &passing);
+    assert_eq!(ports(&lost), [80, 81], "a dark control plane drains nobody");
+}
+
+#[test]
+fn targets_have_labels_that_prometheus_takes() {
+    let labels =
+        [("app.kubernetes.io/name", "a \"quoted\"\nvalue"), ("app-kubernetes.io/name", "second"), ("é", "x")];
+    let jobs = [("web", labelled(&labels))];
+    let six = endpoint((1, "web"), 0, "2001:db8::1", &[("http", 80), ("admin", 81)]);
+    let table = table_of(&jobs, vec![six]);
+    let all = targets(&table, &TargetFilter::default());
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    let group = &all[0];
+    assert_eq!(group["targets"], json!(["[2001:db8::1]:80"]));
+    for key in group["labels"].as_object().unwrap().keys() {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        assert!(key.chars().all(fits) && key.starts_with("__meta_borough_"), "{key}");
+    }
+    assert_eq!(
+        group["labels"]["__meta_borough_label_app_kubernetes_io_name"], "second",
+        "the first in order"
+    );
+    assert_eq!(group["labels"]["__meta_borough_job"], "web");
+    let one = TargetFilter {
+        cell: Some(name("alpha")),
+        user: Some(name("ann")),
+        job: Some(name("web")),
+        port: Some(name("admin")),
+    };
+    assert_eq!(targets(&table, &one)[0]["targets"], json!(["[2001:db8::1]:81"]));
+    let other = TargetFilter { user: Some(name("bob")), ..TargetFilter::default() };
+    assert_eq!(targets(&table, &other), json!([]));
+    assert_eq!(key("web").to_string(), "web.ann.alpha");
+}

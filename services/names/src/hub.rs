@@ -1,0 +1,160 @@
+//! Wakes those who follow a service when it changes, and nobody else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use borough_model::Name;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::table::{ServiceKey, TableChanges};
+
+/// What somebody follows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HubKey {
+    Service(ServiceKey),
+    /// The list of services of a cell.
+    List(Name),
+}
+
+/// The changes that a follower has not taken yet: at most one entry per key that it follows.
+#[derive(Debug, Default)]
+struct HubInbox {
+    changed: Mutex<BTreeSet<HubKey>>,
+    notify: Notify,
+}
+
+#[derive(Debug, Default)]
+struct HubShared {
+    followers: Mutex<BTreeMap<HubKey, BTreeMap<u64, Arc<HubInbox>>>>,
+    next: AtomicU64,
+    wakes: AtomicU64,
+}
+
+/// The followers of the table. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Hub(Arc<HubShared>);
+
+impl Hub {
+    /// A follower of nothing yet.
+    pub fn follower(&self) -> HubFollower {
+        let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        HubFollower { hub: self.clone(), id, inbox: Arc::default(), keys: BTreeSet::new() }
+    }
+
+    /// Wakes the followers of what has changed.
+    pub fn notify(&self, changes: TableChanges) {
+        if changes.is_empty() {
+            return;
+        }
+        let services = changes.services.into_iter().map(HubKey::Service);
+        let keys = services.chain(changes.lists.into_iter().map(HubKey::List));
+        let followers = self.0.followers.lock();
+        for key in keys {
+            for inbox in followers.get(&key).into_iter().flat_map(BTreeMap::values) {
+                inbox.changed.lock().insert(key.clone());
+                inbox.notify.notify_one();
+                self.0.wakes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How often a follower was woken.
+    pub fn wakes(&self) -> u64 {
+        self.0.wakes.load(Ordering::Relaxed)
+    }
+}
+
+/// One who follows some keys. Dropping it ends that.
+#[derive(Debug)]
+pub struct HubFollower {
+    hub: Hub,
+    id: u64,
+    inbox: Arc<HubInbox>,
+    keys: BTreeSet<HubKey>,
+}
+
+impl HubFollower {
+    /// Follows a key from now on. Look at the table after it, so that no change is missed.
+    pub fn follow(&mut self, key: HubKey) {
+        if self.keys.insert(key.clone()) {
+            let mut followers = self.hub.0.followers.lock();
+            followers.entry(key).or_default().insert(self.id, Arc::clone(&self.inbox));
+        }
+    }
+
+    /// Follows a key no longer.
+    pub fn leave(&mut self, key: &HubKey) {
+        if self.keys.remove(key) {
+            self.hub_leave(key);
+        }
+    }
+
+    /// Follows these keys and no others.
+    pub fn follow_exactly(&mut self, keys: &BTreeSet<&HubKey>) {
+        let left: Vec<HubKey> = self.keys.iter().filter(|key| !keys.contains(key)).cloned().collect();
+        left.iter().for_each(|key| self.leave(key));
+        keys.iter().for_each(|key| self.follow((*key).clone()));
+    }
+
+    fn hub_leave(&self, key: &HubKey) {
+        let mut followers = self.hub.0.followers.lock();
+        if let Some(of_key) = followers.get_mut(key) {
+            of_key.remove(&self.id);
+            if of_key.is_empty() {
+                followers.remove(key);
+            }
+        }
+    }
+
+    /// Waits for a change, and takes all that have happened.
+    pub async fn changed(&self) -> BTreeSet<HubKey> {
+        loop {
+            let changed = std::mem::take(&mut *self.inbox.changed.lock());
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.inbox.notify.notified().await;
+        }
+    }
+}
+
+impl Drop for HubFollower {
+    fn drop(&mut self) {
+        self.keys.iter().for_each(|key| self.hub_leave(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn service(job: &str) -> ServiceKey {
+        ServiceKey::of_texts("alpha", "ann", job).unwrap()
+    }
+
+    fn changes(job: &str) -> TableChanges {
+        TableChanges { services: [service(job)].into(), ..TableChanges::default() }
+    }
+
+    #[test]
+    fn a_change_wakes_its_own_followers_and_is_taken_once() {
+        let hub = Hub::default();
+        let (mut web, mut api) = (hub.follower(), hub.follower());
+        web.follow(HubKey::Service(service("web")));
+        api.follow(HubKey::Service(service("api")));
+        hub.notify(changes("web"));
+        hub.notify(changes("web"));
+        assert_eq!(web.changed().now_or_never().unwrap(), [HubKey::Service(service("web"))].into());
+        assert_eq!(web.changed().now_or_never(), None, "taken once");
+        assert_eq!(api.changed().now_or_never(), None, "another service");
+        web.leave(&HubKey::Service(service("web")));
+        hub.notify(changes("web"));
+        assert_eq!(web.changed().now_or_never(), None, "left");
+        drop((web, api));
+        assert!(hub.0.followers.lock().is_empty(), "a follower that is gone leaves nothing");
+    }
+}

@@ -1,0 +1,358 @@
+//! The services of one cell, changed step by step as its journal goes on.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use borough_model::task::Endpoint;
+use borough_model::{JobId, Name, NodeId, TaskId};
+use borough_store::Cursor;
+
+use super::{AddressOwner, Service, ServiceEndpoint, ServiceKey, TableChanges, TableIndex};
+
+/// What the views show of a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobFacts {
+    pub job: JobId,
+    /// The version of the spec that labels and ports are of.
+    pub spec_version: u32,
+    /// Whether the job has not ended.
+    pub is_live: bool,
+    /// The number of its tasks.
+    pub count: u32,
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// The names of its ports, in the order of the job file.
+    pub ports: Vec<Name>,
+}
+
+impl JobFacts {
+    /// Returns true if the views answer the same for both.
+    pub(super) fn shows_as(&self, other: &Self) -> bool {
+        Self { spec_version: other.spec_version, ..self.clone() } == *other
+    }
+
+    /// Returns true if lists of services show both alike.
+    fn lists_as(&self, other: &Self) -> bool {
+        (self.is_live, &self.labels, &self.ports) == (other.is_live, &other.labels, &other.ports)
+    }
+}
+
+/// Where a node is, and whether it is being emptied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodePlace {
+    /// The address of its tasks: an IP address or host name.
+    pub host: String,
+    /// The value of the first failure domain of the cell; empty if the node has none.
+    pub zone: String,
+    /// The value of the second failure domain.
+    pub sub_zone: String,
+    /// Whether an operator wants the node empty. Its endpoints serve until they are withdrawn.
+    pub is_draining: bool,
+}
+
+/// What has happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEvent {
+    /// It was submitted, and has taken its name.
+    Created,
+    Changed,
+}
+
+/// A change of the addresses of a cell.
+#[derive(Clone, Debug)]
+pub(super) enum AddressChange {
+    Has(IpAddr, AddressOwner),
+    Lacks(IpAddr, AddressOwner),
+}
+
+/// Rows of a cell, from which its table begins.
+#[derive(Debug, Default)]
+pub struct CellRows {
+    pub jobs: Vec<((Name, Name), JobFacts)>,
+    pub nodes: Vec<(Name, NodeId, NodePlace)>,
+    /// Endpoints, and since when each is healthy.
+    pub endpoints: Vec<(Endpoint, i64)>,
+}
+
+/// The services of one cell.
+#[derive(Clone, Debug)]
+pub struct CellTable {
+    name: Name,
+    /// The position up to which the journal is in the table; `None` before the first listing.
+    cursor: Option<Cursor>,
+    /// The index of the last change of the list of services.
+    list_index: TableIndex,
+    /// The least index of a service that does not exist.
+    missing_index: TableIndex,
+    services: BTreeMap<(Name, Name), Service>,
+    nodes: BTreeMap<Name, (NodeId, Arc<NodePlace>)>,
+    address_changes: Vec<AddressChange>,
+}
+
+impl CellTable {
+    pub(super) fn new(name: Name) -> Self {
+        Self {
+            name,
+            cursor: None,
+            list_index: TableIndex::default(),
+            missing_index: TableIndex::default(),
+            services: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            address_changes: Vec::new(),
+        }
+    }
+
+    /// The name of the cell.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Returns true if the cell was listed once.
+    pub fn is_complete(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    /// The index of the position up to which the journal is in the table.
+    pub fn index(&self) -> TableIndex {
+        self.cursor.map_or_else(TableIndex::default, TableIndex::of)
+    }
+
+    /// The index of the last change of the list of services.
+    pub fn list_index(&self) -> TableIndex {
+        self.list_index
+    }
+
+    /// The index of a service, or that of services that do not exist.
+    pub fn index_of(&self, user: &Name, job: &Name) -> TableIndex {
+        self.service(user, job).map_or(self.missing_index, Service::index)
+    }
+
+    /// A service.
+    pub fn service(&self, user: &Name, job: &Name) -> Option<&Service> {
+        self.services.get(&(user.clone(), job.clone()))
+    }
+
+    /// Every service, by user and job.
+    pub fn services(&self) -> impl Iterator<Item = (ServiceKey, &Service)> {
+        self.services.iter().map(|((user, job), service)| (self.key(user, job), service))
+    }
+
+    /// Returns true if the user has a service.
+    pub fn has_user(&self, user: &str) -> bool {
+        let Ok(user) = Name::new(user) else { return false };
+        // No job is called `a` or comes before it.
+        let mut from = self.services.range((user.clone(), Name::new("a").unwrap_or_else(|_| user.clone()))..);
+        from.next().is_some_and(|((of, _), _)| *of == user)
+    }
+
+    fn key(&self, user: &Name, job: &Name) -> ServiceKey {
+        ServiceKey { cell: self.name.clone(), user: user.clone(), job: job.clone() }
+    }
+
+    /// Takes the changes of addresses since the last call.
+    pub(super) fn addresses_take(&mut self) -> Vec<AddressChange> {
+        std::mem::take(&mut self.address_changes)
+    }
+
+    /// Records that the table is at `cursor`.
+    pub fn advance(&mut self, cursor: Cursor) {
+        self.cursor = Some(cursor);
+    }
+
+    /// Replaces everything with the rows of a listing. Services that are the same keep their index, unless the store
+    /// has another epoch.
+    pub fn replace(&mut self, rows: CellRows, cursor: Cursor) -> TableChanges {
+        let index = TableIndex::of(cursor);
+        let is_new_epoch = self.cursor.is_none_or(|known| known.store_epoch != cursor.store_epoch);
+        let mut next = Self::new(self.name.clone());
+        next.nodes = rows.nodes.into_iter().map(|(node, id, place)| (node, (id, Arc::new(place)))).collect();
+        for ((user, job), facts) in rows.jobs {
+            next.services.insert((user, job), Service::new(facts, index));
+        }
+        for (endpoint, healthy_ms) in rows.endpoints {
+            next.endpoint_put(&endpoint, 0, healthy_ms, cursor);
+        }
+        let mut changes = TableChanges::default();
+        for (name, service) in &mut next.services {
+            let known = self.services.get(name).filter(|known| known.shows_as(service));
+            match known.filter(|_| !is_new_epoch) {
+                Some(known) => service.index_set(known.index()),
+                None => {
+                    service.index_set(index);
+                    changes.services.insert(self.key(&name.0, &name.1));
+                }
+            }
+        }
+        let gone = self.services.keys().filter(|name| !next.services.contains_key(*name));
+        changes.services.extend(gone.map(|(user, job)| self.key(user, job)));
+        for (name, service) in &self.services {
+            for endpoint in service.endpoints() {
+                let owner = (self.key(&name.0, &name.1), endpoint.task.index);
+                let gone = endpoint.host.address().map(|address| AddressChange::Lacks(address, owner));
+                self.address_changes.extend(gone);
+            }
+        }
+        self.address_changes.append(&mut next.address_changes);
+        next.address_changes = std::mem::take(&mut self.address_changes);
+        // What the list shows may have changed with any service.
+        let is_listed_alike = changes.services.is_empty() && !is_new_epoch;
+        next.list_index = if is_listed_alike { self.list_index } else { index };
+        next.missing_index = if is_listed_alike { self.missing_index } else { index };
+        if !is_listed_alike {
+            changes.lists.insert(self.name.clone());
+        }
+        next.cursor = Some(cursor);
+        *self = next;
+        changes
+    }
+
+    /// Puts a published or changed endpoint.
+    pub fn endpoint_put(
+        &mut self,
+        endpoint: &Endpoint,
+        revision: u64,
+        healthy_ms: i64,
+        cursor: Cursor,
+    ) -> TableChanges {
+        let place = self.nodes.get(&endpoint.node).map(|(_, place)| Arc::clone(place)).unwrap_or_default();
+        let endpoint_of = ServiceEndpoint::new(endpoint, revision, healthy_ms, place);
+        let name = (endpoint.user.clone(), endpoint.job.clone());
+        let owner = (self.key(&name.0, &name.1), endpoint.task.index);
+        let address = endpoint_of.host.address();
+        let service = self.services.entry(name).or_default();
+        let (before, changes) = service.put(endpoint_of);
+        let address_before = before.and_then(|before| before.host.address());
+        if address_before != address {
+            let lacks = address_before.map(|address| AddressChange::Lacks(address, owner.clone()));
+            let has = address.map(|address| AddressChange::Has(address, owner.clone()));
+            self.address_changes.extend(lacks.into_iter().chain(has));
+        }
+        if !changes {
+            return TableChanges::default();
+        }
+        service.index_set(service.index().next_at(TableIndex::of(cursor)));
+        TableChanges { services: [owner.0].into(), ..TableChanges::default() }
+    }
+
+    /// Removes a withdrawn endpoint.
+    pub fn endpoint_remove(
+        &mut self,
+        user: &Name,
+        job: &Name,
+        task: TaskId,
+        revision: u64,
+        cursor: Cursor,
+    ) -> TableChanges {
+        let key = self.key(user, job);
+        let Some(service) = self.services.get_mut(&(user.clone(), job.clone())) else {
+            return TableChanges::default();
+        };
+        let Some(removed) = service.remove(task, revision) else { return TableChanges::default() };
+        service.index_set(service.index().next_at(TableIndex::of(cursor)));
+        let owner = (key.clone(), task.index);
+        self.address_changes
+            .extend(removed.host.address().map(|address| AddressChange::Lacks(address, owner)));
+        TableChanges { services: [key].into(), ..TableChanges::default() }
+    }
+
+    /// Puts the facts of a job. A name passes on to the job that was created with it last.
+    pub fn job_put(
+        &mut self,
+        user: &Name,
+        job: &Name,
+        facts: JobFacts,
+        event: JobEvent,
+        cursor: Cursor,
+    ) -> TableChanges {
+        let key = self.key(user, job);
+        let name = (user.clone(), job.clone());
+        let at = TableIndex::of(cursor);
+        let mut changes = TableChanges::default();
+        match self.services.get_mut(&name) {
+            None => {
+                self.services.insert(name, Service::new(facts, self.missing_index.next_at(at)));
+                changes.lists.insert(self.name.clone());
+            }
+            Some(service) => {
+                if service.facts().job != facts.job && event == JobEvent::Changed {
+                    return changes;
+                }
+                if !service.facts().lists_as(&facts) {
+                    changes.lists.insert(self.name.clone());
+                }
+                if !service.facts_set(facts) {
+                    return changes;
+                }
+                service.index_set(service.index().next_at(at));
+            }
+        }
+        if !changes.lists.is_empty() {
+            self.list_index = self.list_index.next_at(at);
+        }
+        changes.services.insert(key);
+        changes
+    }
+
+    /// The facts of a job, if the name is the job's.
+    pub fn facts_of(&self, user: &Name, name: &Name, job: JobId) -> Option<&JobFacts> {
+        self.service(user, name).map(Service::facts).filter(|facts| facts.job == job)
+    }
+
+    /// Removes the service of a job that is no more.
+    pub fn job_remove(&mut self, job: JobId, cursor: Cursor) -> TableChanges {
+        let found = self.services.iter().find(|(_, service)| service.facts().job == job);
+        let Some(name) = found.map(|(name, _)| name.clone()) else { return TableChanges::default() };
+        let key = self.key(&name.0, &name.1);
+        if let Some(service) = self.services.remove(&name) {
+            for endpoint in service.endpoints() {
+                let owner = (key.clone(), endpoint.task.index);
+                let gone = endpoint.host.address().map(|address| AddressChange::Lacks(address, owner));
+                self.address_changes.extend(gone);
+            }
+            let at = service.index().next_at(TableIndex::of(cursor));
+            self.missing_index = self.missing_index.next_at(at);
+            self.list_index = self.list_index.next_at(at);
+        }
+        TableChanges { services: [key].into(), lists: [self.name.clone()].into() }
+    }
+
+    /// Puts what is known of a node, and passes it on to its endpoints.
+    pub fn node_put(&mut self, node: &Name, id: NodeId, place: NodePlace, cursor: Cursor) -> TableChanges {
+        let mut changes = TableChanges::default();
+        if self.nodes.get(node).is_some_and(|(known, at)| (*known, &**at) == (id, &place)) {
+            return changes;
+        }
+        let place = Arc::new(place);
+        self.nodes.insert(node.clone(), (id, Arc::clone(&place)));
+        let at = TableIndex::of(cursor);
+        for ((user, job), service) in &mut self.services {
+            let on_node = service.endpoints().iter().filter(|endpoint| endpoint.node == *node);
+            let moved: Vec<ServiceEndpoint> = on_node
+                .map(|known| ServiceEndpoint { place: Arc::clone(&place), ..(**known).clone() })
+                .collect();
+            if moved.is_empty() {
+                continue;
+            }
+            let mut shows = false;
+            for endpoint in moved {
+                shows |= service.put(endpoint).1;
+            }
+            if shows {
+                service.index_set(service.index().next_at(at));
+                let (user, job) = (user.clone(), job.clone());
+                changes.services.insert(ServiceKey { cell: self.name.clone(), user, job });
+            }
+        }
+        changes
+    }
+
+    /// Forgets a node, which has no tasks any more.
+    pub fn node_remove(&mut self, node: NodeId) {
+        self.nodes.retain(|_, (id, _)| *id != node);
+    }
+
+    /// The names of the nodes, and what is known of them.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Name, &NodePlace)> {
+        self.nodes.iter().map(|(node, (_, place))| (node, &**place))
+    }
+}

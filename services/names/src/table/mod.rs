@@ -1,0 +1,131 @@
+//! The table: every service of every cell with its endpoints, in memory and without input or output. The views are
+//! functions of it.
+//!
+//! Each service has an index that grows with each of its changes. It follows from the position of the change in the
+//! journal, so that the processes of one store agree about it.
+
+mod cell;
+mod endpoint;
+mod index;
+mod service;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use borough_model::Name;
+
+pub use cell::{CellRows, CellTable, JobEvent, JobFacts, NodePlace};
+pub use endpoint::{EndpointHost, ServiceEndpoint};
+pub use index::TableIndex;
+pub use service::Service;
+
+/// The name of a service: that of a job in its cell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceKey {
+    pub cell: Name,
+    pub user: Name,
+    pub job: Name,
+}
+
+impl ServiceKey {
+    /// The key of texts, if each of them is a name.
+    pub fn of_texts(cell: &str, user: &str, job: &str) -> Option<Self> {
+        let name = |text: &str| Name::new(text).ok();
+        Some(Self { cell: name(cell)?, user: name(user)?, job: name(job)? })
+    }
+}
+
+impl fmt::Display for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.job, self.user, self.cell)
+    }
+}
+
+/// What a step has changed: whom it concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableChanges {
+    /// Services with another answer.
+    pub services: BTreeSet<ServiceKey>,
+    /// Cells with another list of services: their names, ports or labels.
+    pub lists: BTreeSet<Name>,
+}
+
+impl TableChanges {
+    /// Returns true if nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.services.is_empty() && self.lists.is_empty()
+    }
+}
+
+/// The endpoint that an address belongs to.
+pub type AddressOwner = (ServiceKey, u32);
+
+/// The services of the cells.
+#[derive(Clone, Debug, Default)]
+pub struct NamesTable {
+    cells: BTreeMap<Name, CellTable>,
+    addresses: BTreeMap<IpAddr, BTreeSet<AddressOwner>>,
+}
+
+impl NamesTable {
+    /// A table of these cells. None of them is complete yet.
+    pub fn new(cells: impl IntoIterator<Item = Name>) -> Self {
+        let cells = cells.into_iter().map(|cell| (cell.clone(), CellTable::new(cell))).collect();
+        Self { cells, addresses: BTreeMap::new() }
+    }
+
+    /// Returns true if every cell was listed once. An incomplete table answers nobody.
+    pub fn is_complete(&self) -> bool {
+        self.cells.values().all(CellTable::is_complete)
+    }
+
+    /// The cells by name.
+    pub fn cells(&self) -> impl Iterator<Item = &CellTable> {
+        self.cells.values()
+    }
+
+    /// A cell.
+    pub fn cell(&self, cell: &str) -> Option<&CellTable> {
+        self.cells.get(cell)
+    }
+
+    /// A service.
+    pub fn service(&self, key: &ServiceKey) -> Option<&Service> {
+        self.cells.get(&key.cell)?.service(&key.user, &key.job)
+    }
+
+    /// The published endpoints with this address.
+    pub fn at_address(&self, address: IpAddr) -> Option<&BTreeSet<AddressOwner>> {
+        self.addresses.get(&address)
+    }
+
+    /// Changes a cell. Nothing happens for a cell that is not in the table.
+    pub fn change(
+        &mut self,
+        cell: &Name,
+        change: impl FnOnce(&mut CellTable) -> TableChanges,
+    ) -> TableChanges {
+        let Some(table) = self.cells.get_mut(cell) else { return TableChanges::default() };
+        let changes = change(table);
+        for change in table.addresses_take() {
+            match change {
+                cell::AddressChange::Has(address, owner) => {
+                    self.addresses.entry(address).or_default().insert(owner);
+                }
+                cell::AddressChange::Lacks(address, owner) => {
+                    if let Some(owners) = self.addresses.get_mut(&address) {
+                        owners.remove(&owner);
+                        if owners.is_empty() {
+                            self.addresses.remove(&address);
+                        }
+                    }
+                }
+            }
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,255 @@
+//! The table step by step, and tables for the tests of the views.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_kv::Versionstamp;
+use borough_model::task::{Endpoint, EndpointPort, Health};
+use borough_model::{Incarnation, JobId, Name, NodeId, TaskId};
+use borough_store::Cursor;
+
+use super::*;
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub(crate) fn at(version: i64) -> Cursor {
+    at_epoch(version, 1)
+}
+
+fn at_epoch(version: i64, store_epoch: u64) -> Cursor {
+    Cursor { store_epoch, stamp: Versionstamp::new(version, 0) }
+}
+
+pub(crate) fn key(job: &str) -> ServiceKey {
+    ServiceKey::of_texts("alpha", "ann", job).unwrap()
+}
+
+pub(crate) fn facts(job: u64, ports: &[&str]) -> JobFacts {
+    JobFacts {
+        job: JobId(job),
+        spec_version: 1,
+        is_live: true,
+        count: 3,
+        labels: Arc::default(),
+        ports: ports.iter().map(|port| name(port)).collect(),
+    }
+}
+
+/// The endpoint of a task of ann's job with this id and name. Its ports are consecutive.
+pub(crate) fn endpoint(job: (u64, &str), index: u32, host: &str, ports: &[(&str, u16)]) -> Endpoint {
+    Endpoint {
+        task: TaskId { job: JobId(job.0), index },
+        user: name("ann"),
+        job: name(job.1),
+        incarnation: Incarnation(1),
+        host: host.to_owned(),
+        ports: ports
+            .iter()
+            .map(|(port, number)| EndpointPort { name: name(port), number: *number })
+            .collect(),
+        health: Health::Healthy,
+        weight: 1,
+        node: name("n1"),
+    }
+}
+
+/// A table of the cell `alpha` with these jobs of ann and their endpoints.
+pub(crate) fn table_of(jobs: &[(&str, JobFacts)], endpoints: Vec<Endpoint>) -> NamesTable {
+    let mut table = NamesTable::new([name("alpha")]);
+    let rows = CellRows {
+        jobs: jobs.iter().map(|(job, facts)| ((name("ann"), name(job)), facts.clone())).collect(),
+        nodes: vec![(name("n1"), NodeId(1), place("east", "r1"))],
+        endpoints: endpoints.into_iter().map(|endpoint| (endpoint, 0)).collect(),
+    };
+    table.change(&name("alpha"), |cell| cell.replace(rows, at(1)));
+    table
+}
+
+pub(crate) fn place(zone: &str, rack: &str) -> NodePlace {
+    NodePlace {
+        host: "10.0.0.1".to_owned(),
+        zone: zone.to_owned(),
+        sub_zone: rack.to_owned(),
+        is_draining: false,
+    }
+}
+
+/// Ann's job `web` with one port and three endpoints.
+pub(crate) fn web() -> NamesTable {
+    let endpoints =
+        (0..3).map(|index| endpoint((1, "web"), index, &format!("10.0.0.{}", index + 1), &[("http", 8_080)]));
+    table_of(&[("web", facts(1, &["http"]))], endpoints.collect())
+}
+
+/// Changes the cell.
+pub(crate) fn step(
+    table: &mut NamesTable,
+    change: impl FnOnce(&mut CellTable) -> TableChanges,
+) -> TableChanges {
+    table.change(&name("alpha"), change)
+}
+
+fn index(table: &NamesTable, job: &str) -> TableIndex {
+    table.cell("alpha").unwrap().index_of(&name("ann"), &name(job))
+}
+
+#[test]
+fn a_change_moves_the_index_of_its_own_service_only() {
+    let api = [endpoint((2, "api"), 0, "10.0.0.9", &[])];
+    let web = endpoint((1, "web"), 0, "10.0.0.1", &[]);
+    let mut table = table_of(&[("web", facts(1, &[])), ("api", facts(2, &[]))], api.to_vec());
+    let before = (index(&table, "web"), index(&table, "api"));
+    let changes = step(&mut table, |cell| cell.endpoint_put(&web, 5, 7, at(2)));
+    assert_eq!(changes, TableChanges { services: [key("web")].into(), ..TableChanges::default() });
+    assert_eq!(index(&table, "web"), TableIndex::of(at(2)));
+    assert_eq!(index(&table, "api"), before.1);
+    let again = step(&mut table, |cell| cell.endpoint_put(&web, 6, 7, at(3)));
+    assert!(again.is_empty(), "the same endpoint again is no change");
+    assert_eq!(index(&table, "web"), TableIndex::of(at(2)));
+}
+
+#[test]
+fn two_changes_in_one_commit_have_two_indexes() {
+    let mut table = web();
+    let gone = |index| TaskId { job: JobId(1), index };
+    step(&mut table, |cell| cell.endpoint_remove(&name("ann"), &name("web"), gone(0), 9, at(5)));
+    let first = index(&table, "web");
+    step(&mut table, |cell| cell.endpoint_remove(&name("ann"), &name("web"), gone(1), 9, at(5)));
+    assert!(index(&table, "web") > first);
+}
+
+#[test]
+fn an_older_row_and_another_job_withdraw_nothing() {
+    let mut table = web();
+    let put = endpoint((1, "web"), 0, "10.0.0.7", &[]);
+    step(&mut table, |cell| cell.endpoint_put(&put, 9, 0, at(2)));
+    let (ann, web) = (name("ann"), name("web"));
+    let older = step(&mut table, |cell| {
+        cell.endpoint_remove(&ann, &web, TaskId { job: JobId(1), index: 0 }, 8, at(3))
+    });
+    assert!(older.is_empty(), "published again since");
+    let other = step(&mut table, |cell| {
+        cell.endpoint_remove(&ann, &web, TaskId { job: JobId(9), index: 0 }, 99, at(3))
+    });
+    assert!(other.is_empty(), "of another job");
+    assert_eq!(table.service(&key("web")).unwrap().endpoints().len(), 3);
+}
+
+#[test]
+fn healthy_endpoints_are_used_and_without_any_all_are() {
+    let mut table = web();
+    let usable = |table: &NamesTable| -> Vec<u32> {
+        table.service(&key("web")).unwrap().usable_from(0).map(|endpoint| endpoint.task.index).collect()
+    };
+    let demote = |table: &mut NamesTable, index: u32, version| {
+        let known = endpoint((1, "web"), index, &format!("10.0.0.{}", index + 1), &[("http", 8_080)]);
+        let unknown = Endpoint { health: Health::Unknown, ..known };
+        step(table, |cell| cell.endpoint_put(&unknown, 9, 0, at(version)));
+    };
+    demote(&mut table, 1, 2);
+    assert_eq!(usable(&table), [0, 2]);
+    demote(&mut table, 0, 3);
+    demote(&mut table, 2, 4);
+    assert_eq!(usable(&table), [0, 1, 2], "every node is lost");
+    let service = table.service(&key("web")).unwrap();
+    let from = |start| service.usable_from(start).map(|endpoint| endpoint.task.index).collect::<Vec<_>>();
+    assert_eq!((from(1), from(5), from(u64::MAX).len()), (vec![1, 2, 0], vec![2, 0, 1], 3));
+}
+
+#[test]
+fn a_listing_keeps_the_index_of_what_is_the_same() {
+    let mut table = web();
+    let before = index(&table, "web");
+    let rows = |host: &str| CellRows {
+        jobs: vec![((name("ann"), name("web")), facts(1, &["http"]))],
+        nodes: vec![(name("n1"), NodeId(1), place("east", "r1"))],
+        endpoints: (0..3)
+            .map(|index| {
+                let host = if index == 2 { host.to_owned() } else { format!("10.0.0.{}", index + 1) };
+                (endpoint((1, "web"), index, &host, &[("http", 8_080)]), 0)
+            })
+            .collect(),
+    };
+    assert!(step(&mut table, |cell| cell.replace(rows("10.0.0.3"), at(50))).is_empty());
+    assert_eq!(index(&table, "web"), before);
+    let changes = step(&mut table, |cell| cell.replace(rows("10.0.0.4"), at(60)));
+    assert_eq!(changes.services, [key("web")].into());
+    assert_eq!(index(&table, "web"), TableIndex::of(at(60)));
+    // A moved cell begins a new history: no index of the old one says anything.
+    let moved = step(&mut table, |cell| cell.replace(rows("10.0.0.4"), at_epoch(3, 2)));
+    assert_eq!(moved.services, [key("web")].into());
+    assert_eq!(index(&table, "web"), TableIndex::of(at_epoch(3, 2)));
+    let gone = step(&mut table, |cell| cell.replace(CellRows::default(), at_epoch(9, 2)));
+    assert_eq!(gone, TableChanges { services: [key("web")].into(), lists: [name("alpha")].into() });
+    assert_eq!(index(&table, "web"), TableIndex::of(at_epoch(9, 2)), "later than what it was");
+}
+
+#[test]
+fn a_name_passes_on_to_the_job_that_was_created_with_it() {
+    let mut table = web();
+    let (ann, web) = (name("ann"), name("web"));
+    let (next, late) = (facts(7, &["http"]), JobFacts { is_live: false, ..facts(1, &["http"]) });
+    let taken = step(&mut table, |cell| cell.job_put(&ann, &web, next, JobEvent::Created, at(2)));
+    assert_eq!(taken.services, [key("web")].into());
+    let old = step(&mut table, |cell| cell.job_put(&ann, &web, late, JobEvent::Changed, at(3)));
+    assert!(old.is_empty(), "the ended job of the name may still change");
+    assert_eq!(table.service(&key("web")).unwrap().facts().job, JobId(7));
+    assert!(step(&mut table, |cell| cell.job_remove(JobId(1), at(4))).is_empty());
+    let removed = step(&mut table, |cell| cell.job_remove(JobId(7), at(5)));
+    assert_eq!(removed.lists, [name("alpha")].into());
+    assert!(table.service(&key("web")).is_none());
+    assert!(!table.cell("alpha").unwrap().has_user("ann"));
+}
+
+#[test]
+fn addresses_follow_their_endpoints() {
+    let mut table = web();
+    let owners = |table: &NamesTable, address: &str| {
+        let owners = table.at_address(address.parse().unwrap());
+        owners.map(|owners| owners.iter().map(|(_, index)| *index).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let moved = endpoint((1, "web"), 0, "10.0.0.3", &[("http", 8_081)]);
+    step(&mut table, |cell| cell.endpoint_put(&moved, 9, 0, at(2)));
+    assert_eq!((owners(&table, "10.0.0.1"), owners(&table, "10.0.0.3")), (vec![], vec![0, 2]));
+    step(&mut table, |cell| cell.job_remove(JobId(1), at(3)));
+    assert!(table.addresses.is_empty(), "{:?}", table.addresses);
+    let mut table = web();
+    step(&mut table, |cell| cell.replace(CellRows::default(), at(9)));
+    assert!(table.addresses.is_empty(), "{:?}", table.addresses);
+    let rows = CellRows { endpoints: vec![(moved, 0)], ..CellRows::default() };
+    step(&mut table, |cell| cell.replace(rows, at(10)));
+    assert_eq!(table.addresses.len(), 1);
+}
+
+#[test]
+fn what_a_node_is_shows_in_its_endpoints() {
+    let mut table = web();
+    let draining = NodePlace { is_draining: true, ..place("east", "r1") };
+    let changes = step(&mut table, |cell| cell.node_put(&name("n1"), NodeId(1), draining, at(2)));
+    assert_eq!(changes.services, [key("web")].into());
+    let service = table.service(&key("web")).unwrap();
+    assert!(service.endpoints().iter().all(|endpoint| endpoint.place.is_draining));
+    let other = step(&mut table, |cell| cell.node_put(&name("n2"), NodeId(2), place("west", ""), at(3)));
+    assert!(other.is_empty(), "no endpoint is there");
+    step(&mut table, |cell| {
+        cell.node_remove(NodeId(2));
+        TableChanges::default()
+    });
+    assert_eq!(table.cell("alpha").unwrap().nodes().count(), 1);
+}
+
+#[test]
+fn ports_are_those_of_the_job_file_and_of_older_attempts() {
+    let old = endpoint((1, "web"), 0, "10.0.0.1", &[("admin", 1), ("http", 2)]);
+    let mut table = table_of(&[("web", facts(1, &["http", "metrics"]))], vec![old]);
+    let ports = |table: &NamesTable| -> Vec<String> {
+        table.service(&key("web")).unwrap().ports().map(ToString::to_string).collect()
+    };
+    assert_eq!(ports(&table), ["http", "metrics", "admin"]);
+    let (ann, web) = (name("ann"), name("web"));
+    step(&mut table, |cell| cell.endpoint_remove(&ann, &web, TaskId { job: JobId(1), index: 0 }, 1, at(2)));
+    assert_eq!(ports(&table), ["http", "metrics"]);
+    let _: &BTreeMap<String, String> = &table.service(&key("web")).unwrap().facts().labels;
+}

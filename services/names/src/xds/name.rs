@@ -1,0 +1,105 @@
+//! Names and types of resources.
+
+use std::collections::BTreeSet;
+
+use borough_model::Name;
+
+use crate::table::{CellTable, NamesTable, Service, ServiceKey};
+
+/// The types of resources that are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum XdsKind {
+    Listener,
+    Route,
+    Cluster,
+    Endpoints,
+}
+
+impl XdsKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Listener, Self::Route, Self::Cluster, Self::Endpoints];
+
+    /// The type as requests name it.
+    pub fn type_url(self) -> &'static str {
+        match self {
+            Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::Route => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+            Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+        }
+    }
+
+    /// The type that a request names.
+    pub fn of_type_url(type_url: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.type_url() == type_url)
+    }
+
+    /// For metrics and logs.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Listener => "listener",
+            Self::Route => "route",
+            Self::Cluster => "cluster",
+            Self::Endpoints => "endpoints",
+        }
+    }
+
+    /// Returns true if a response of the state of the world must have every resource: one that is left out is gone.
+    pub(super) fn is_complete_state(self) -> bool {
+        matches!(self, Self::Listener | Self::Cluster)
+    }
+}
+
+/// What the name of a resource names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct XdsName {
+    pub key: ServiceKey,
+    /// Absent: the first port.
+    pub port: Option<Name>,
+}
+
+impl XdsName {
+    /// Reads `JOB.USER.CELL` or `PORT.JOB.USER.CELL`. No part contains a dot, so the number of parts decides.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let (port, job, user, cell) = match parts.as_slice() {
+            [job, user, cell] => (None, job, user, cell),
+            [port, job, user, cell] => (Some(Name::new(*port).ok()?), job, user, cell),
+            _ => return None,
+        };
+        Some(Self { key: ServiceKey::of_texts(cell, user, job)?, port })
+    }
+
+    /// The service, if it has the port.
+    pub(super) fn service<'t>(&self, table: &'t NamesTable) -> Option<&'t Service> {
+        let service = table.service(&self.key)?;
+        self.port.as_ref().is_none_or(|port| service.has_port(port)).then_some(service)
+    }
+}
+
+impl std::fmt::Display for XdsName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.port {
+            Some(port) => write!(f, "{port}.{}", self.key),
+            None => self.key.fmt(f),
+        }
+    }
+}
+
+/// The clusters of a client that asks for all: one per service, and one per port of a service with several.
+pub(super) fn cluster_names(table: &NamesTable) -> BTreeSet<String> {
+    table.cells().flat_map(CellTable::services).flat_map(|(key, service)| names_of(&key, service)).collect()
+}
+
+pub(super) fn names_of(key: &ServiceKey, service: &Service) -> Vec<String> {
+    let ports: Vec<&Name> = service.ports().collect();
+    let is_over = !service.facts().is_live && service.endpoints().is_empty();
+    if ports.is_empty() || is_over {
+        return Vec::new();
+    }
+    let mut names = vec![key.to_string()];
+    if ports.len() > 1 {
+        names.extend(ports.into_iter().map(|port| format!("{port}.{key}")));
+    }
+    names
+}

@@ -1,0 +1,268 @@
+//! The gRPC service of xDS.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
+    AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+};
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
+};
+use envoy_types::pb::google::rpc::Status as RefusalStatus;
+use futures::{Stream, StreamExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::stream::{AdsMode, AdsRequest, AdsResponse, AdsStream, version_text};
+use crate::hub::{HubFollower, HubKey};
+use crate::listen::{BindError, tcp_bind};
+use crate::service::NamesShared;
+
+/// Streams at a time.
+const STREAMS_MAX: usize = 20_000;
+/// Streams of one connection.
+const STREAMS_PER_CONNECTION_MAX: u32 = 1_000;
+/// Responses that wait for a client that does not read.
+const UNREAD_MAX: usize = 4;
+/// The most bytes of a request: 10,000 names of the greatest length fit.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
+/// Interval of keep-alive probes, and how long an answer may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Characters of a client's text that go to the log.
+const LOGGED_MAX: usize = 400;
+
+/// A listener for xDS.
+pub struct XdsListener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl XdsListener {
+    /// Listens; port 0 takes any free one.
+    ///
+    /// # Errors
+    /// The address that is taken, or not one of this machine.
+    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        let (listener, address) = tcp_bind(address, "xDS").await?;
+        Ok(Self { listener, address })
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Answers until `cancelled`.
+pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelled: CancellationToken) {
+    let server =
+        XdsServer { shared, room: Arc::new(Semaphore::new(STREAMS_MAX)), cancelled: cancelled.clone() };
+    let service = AggregatedDiscoveryServiceServer::new(server).max_decoding_message_size(REQUEST_BYTES_MAX);
+    let incoming = TcpListenerStream::new(listener.listener).map(|accepted| {
+        accepted.inspect(|stream| {
+            stream.set_nodelay(true).ok();
+        })
+    });
+    let served = Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
+        .add_service(service)
+        .serve_with_incoming_shutdown(incoming, cancelled.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "xDS is not served any more");
+    }
+}
+
+#[derive(Clone)]
+struct XdsServer {
+    shared: Arc<NamesShared>,
+    room: Arc<Semaphore>,
+    cancelled: CancellationToken,
+}
+
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl AggregatedDiscoveryService for XdsServer {
+    type StreamAggregatedResourcesStream = ResponseStream<DiscoveryResponse>;
+    type DeltaAggregatedResourcesStream = ResponseStream<DeltaDiscoveryResponse>;
+
+    async fn stream_aggregated_resources(
+        &self,
+        request: Request<Streaming<DiscoveryRequest>>,
+    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
+        let requests = request.into_inner().map(|request| request.map(AdsRequest::from));
+        let responses = self.begin(AdsMode::StateOfTheWorld, requests)?;
+        Ok(Response::new(Box::pin(responses.map(|response| response.map(world_response)))))
+    }
+
+    async fn delta_aggregated_resources(
+        &self,
+        request: Request<Streaming<DeltaDiscoveryRequest>>,
+    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
+        let requests = request.into_inner().map(|request| request.map(AdsRequest::from));
+        let responses = self.begin(AdsMode::Incremental, requests)?;
+        Ok(Response::new(Box::pin(responses.map(|response| response.map(delta_response)))))
+    }
+}
+
+impl XdsServer {
+    /// Begins a stream. A task of its own serves it.
+    fn begin(
+        &self,
+        mode: AdsMode,
+        requests: impl Stream<Item = Result<AdsRequest, Status>> + Send + Unpin + 'static,
+    ) -> Result<ReceiverStream<Result<AdsResponse, Status>>, Status> {
+        if !self.shared.is_ready() {
+            return Err(Status::unavailable("the name service has not read every cell yet"));
+        }
+        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
+            return Err(Status::resource_exhausted("too many streams; ask another name service"));
+        };
+        let (sender, receiver) = mpsc::channel(UNREAD_MAX);
+        let task = StreamTask {
+            shared: Arc::clone(&self.shared),
+            stream: AdsStream::new(mode),
+            follower: self.shared.hub.follower(),
+            sender,
+            _permit: permit,
+        };
+        let cancelled = self.cancelled.clone();
+        tokio::spawn(async move {
+            task.shared.metrics.xds_streams.inc();
+            let streams = task.shared.metrics.xds_streams.clone();
+            tokio::select! {
+                () = task.serve(requests) => {}
+                () = cancelled.cancelled() => {}
+            }
+            streams.dec();
+        });
+        Ok(ReceiverStream::new(receiver))
+    }
+}
+
+struct StreamTask {
+    shared: Arc<NamesShared>,
+    stream: AdsStream,
+    follower: HubFollower,
+    sender: mpsc::Sender<Result<AdsResponse, Status>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl StreamTask {
+    async fn serve(mut self, mut requests: impl Stream<Item = Result<AdsRequest, Status>> + Send + Unpin) {
+        loop {
+            let stepped = tokio::select! {
+                request = requests.next() => match request {
+                    Some(Ok(request)) => self.request(request),
+                    Some(Err(_)) | None => return,
+                },
+                changed = self.follower.changed() => {
+                    let Self { shared, stream, .. } = &mut self;
+                    shared.read(|table| stream.changed(&changed, table));
+                    Ok(())
+                }
+                // The client is gone.
+                () = self.sender.closed() => return,
+            };
+            if let Err(status) = stepped {
+                self.sender.send(Err(status)).await.ok();
+                return;
+            }
+            let Self { shared, stream, .. } = &mut self;
+            for response in shared.read(|table| stream.responses(table)).unwrap_or_default() {
+                self.shared.metrics.xds_responses.inc();
+                if self.sender.send(Ok(response)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a request, and follows what it asks for from now on. The follower begins before the table is read for the
+    /// response, so that no change is missed.
+    fn request(&mut self, request: AdsRequest) -> Result<(), Status> {
+        let Self { shared, stream, follower, .. } = self;
+        let taken = shared.read(|table| stream.request(request, table));
+        let taken =
+            taken.ok_or_else(|| Status::unavailable("the name service has not read every cell yet"))?;
+        let refused = taken.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        if let Some(refused) = refused {
+            shared.metrics.xds_refused_count(refused.kind.label());
+            let detail: String = refused.detail.chars().take(LOGGED_MAX).collect();
+            tracing::warn!(resource = refused.kind.label(), detail, "a client of xDS has refused a response");
+        }
+        follower_update(follower, stream);
+        Ok(())
+    }
+}
+
+/// Makes the follower follow what the stream follows.
+fn follower_update(follower: &mut HubFollower, stream: &AdsStream) {
+    let wanted: std::collections::BTreeSet<&HubKey> = stream.followed().collect();
+    follower.follow_exactly(&wanted);
+}
+
+fn refusal_of(status: RefusalStatus) -> String {
+    status.message
+}
+
+impl From<DiscoveryRequest> for AdsRequest {
+    fn from(request: DiscoveryRequest) -> Self {
+        Self {
+            type_url: request.type_url,
+            nonce: request.response_nonce,
+            refusal: request.error_detail.map(refusal_of),
+            names: request.resource_names,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<DeltaDiscoveryRequest> for AdsRequest {
+    fn from(request: DeltaDiscoveryRequest) -> Self {
+        Self {
+            type_url: request.type_url,
+            nonce: request.response_nonce,
+            refusal: request.error_detail.map(refusal_of),
+            names: request.resource_names_subscribe,
+            left: request.resource_names_unsubscribe,
+            versions: request.initial_resource_versions.into_iter().collect(),
+        }
+    }
+}
+
+fn world_response(response: AdsResponse) -> DiscoveryResponse {
+    DiscoveryResponse {
+        version_info: response.version(),
+        type_url: response.kind.type_url().to_owned(),
+        nonce: response.nonce,
+        resources: response.resources.into_iter().map(|resource| resource.body).collect(),
+        ..DiscoveryResponse::default()
+    }
+}
+
+fn delta_response(response: AdsResponse) -> DeltaDiscoveryResponse {
+    let resource = |given: super::subscription::GivenResource| Resource {
+        name: given.name,
+        version: version_text(given.version),
+        resource: Some(given.body),
+        ..Resource::default()
+    };
+    DeltaDiscoveryResponse {
+        system_version_info: response.version(),
+        type_url: response.kind.type_url().to_owned(),
+        nonce: response.nonce,
+        resources: response.resources.into_iter().map(resource).collect(),
+        removed_resources: response.removed,
+        ..DeltaDiscoveryResponse::default()
+    }
+}

@@ -1,0 +1,262 @@
+//! One stream of xDS as a state machine: requests and changes go in, responses come out.
+//!
+//! A type has at most one response that its client has not acknowledged. Whatever happens meanwhile comes together in
+//! the next one, so that a client that never acknowledges costs one response per type.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::name::{XdsKind, XdsName};
+use super::subscription::{GivenResource, Subscription, SubscriptionBatch};
+use crate::hub::HubKey;
+use crate::table::NamesTable;
+
+/// The most names that a stream may follow of one type.
+pub const NAMES_MAX: usize = 10_000;
+/// The name that stands for everything.
+const WILDCARD: &str = "*";
+
+/// Which variant of the protocol a stream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdsMode {
+    StateOfTheWorld,
+    Incremental,
+}
+
+/// A request, in the form of either variant.
+#[derive(Clone, Debug, Default)]
+pub struct AdsRequest {
+    pub type_url: String,
+    /// The nonce of the response that it is about; empty: of none.
+    pub nonce: String,
+    /// Why the client has refused that response.
+    pub refusal: Option<String>,
+    /// State of the world: all names that it wants. Incremental: further names.
+    pub names: Vec<String>,
+    /// Incremental: names that it wants no longer.
+    pub left: Vec<String>,
+    /// Incremental: the versions that it has from an earlier stream.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// A response, in the form of either variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdsResponse {
+    pub kind: XdsKind,
+    pub nonce: String,
+    pub resources: Vec<GivenResource>,
+    pub removed: Vec<String>,
+}
+
+impl AdsResponse {
+    /// The version of the response as a whole: equal responses have equal ones.
+    pub fn version(&self) -> String {
+        let mut digest = xxhash_rust::xxh3::Xxh3::new();
+        self.resources.iter().for_each(|resource| digest.update(&resource.version.to_be_bytes()));
+        version_text(digest.digest())
+    }
+}
+
+/// A version as text.
+pub(super) fn version_text(version: u64) -> String {
+    format!("{version:016x}")
+}
+
+/// A client wants more names than a stream may follow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{names} names of one type; accepted: at most {most}, on one stream", most = NAMES_MAX)]
+pub struct TooManyNames {
+    names: usize,
+}
+
+/// A response that the client has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedResponse {
+    pub kind: XdsKind,
+    pub detail: String,
+}
+
+/// What a stream follows, and what its client has.
+#[derive(Debug)]
+pub struct AdsStream {
+    mode: AdsMode,
+    kinds: BTreeMap<XdsKind, Subscription>,
+    /// Which names follow a service.
+    followed: BTreeMap<HubKey, BTreeSet<(XdsKind, String)>>,
+    nonce: u64,
+}
+
+impl AdsStream {
+    /// A stream that follows nothing yet.
+    pub fn new(mode: AdsMode) -> Self {
+        Self { mode, kinds: BTreeMap::new(), followed: BTreeMap::new(), nonce: 0 }
+    }
+
+    /// Everything that it follows.
+    pub fn followed(&self) -> impl Iterator<Item = &HubKey> {
+        self.followed.keys()
+    }
+
+    /// Takes a request. Returns the response that it refuses, if any. A request for a type that is not served changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// The client wants too many names.
+    pub fn request(
+        &mut self,
+        request: AdsRequest,
+        table: &NamesTable,
+    ) -> Result<Option<RefusedResponse>, TooManyNames> {
+        let Some(kind) = XdsKind::of_type_url(&request.type_url) else { return Ok(None) };
+        let is_first = !self.kinds.contains_key(&kind);
+        let subscription = self.kinds.entry(kind).or_default();
+        let is_about_last = subscription.unacknowledged.as_ref() == Some(&request.nonce);
+        let mut refused = None;
+        if is_about_last {
+            subscription.unacknowledged = None;
+            refused = request.refusal.clone().map(|detail| RefusedResponse { kind, detail });
+        } else if self.mode == AdsMode::StateOfTheWorld && subscription.unacknowledged.is_some() {
+            // It is about an older response. The client sends its names again with the answer to the last one.
+            return Ok(None);
+        }
+        match self.mode {
+            AdsMode::StateOfTheWorld => self.names_replace(kind, request, is_first, table)?,
+            AdsMode::Incremental => self.names_change(kind, request, is_first, table)?,
+        }
+        Ok(refused)
+    }
+
+    /// Sets the names of a type.
+    fn names_replace(
+        &mut self,
+        kind: XdsKind,
+        request: AdsRequest,
+        is_first: bool,
+        table: &NamesTable,
+    ) -> Result<(), TooManyNames> {
+        let mut names: BTreeSet<String> = request.names.into_iter().collect();
+        // Without any name at first, a client wants all. Later it then wants none.
+        let wants_all = names.remove(WILDCARD) || (names.is_empty() && is_first);
+        let subscription = self.kinds.entry(kind).or_default();
+        let wants_all =
+            wants_all || (names.is_empty() && subscription.is_wildcard && subscription.wanted().is_empty());
+        let left: Vec<String> = subscription.wanted().difference(&names).cloned().collect();
+        let added: Vec<String> = names.difference(subscription.wanted()).cloned().collect();
+        bound(names.len())?;
+        subscription.must_answer |= kind.is_complete_state() && (is_first || !added.is_empty());
+        self.names_left(kind, &left);
+        self.names_added(kind, added);
+        self.wildcard_set(kind, wants_all, table);
+        Ok(())
+    }
+
+    /// Adds and removes names of a type.
+    fn names_change(
+        &mut self,
+        kind: XdsKind,
+        mut request: AdsRequest,
+        is_first: bool,
+        table: &NamesTable,
+    ) -> Result<(), TooManyNames> {
+        let subscription = self.kinds.entry(kind).or_default();
+        let is_wildcard = subscription.is_wildcard;
+        let asks_all = request.names.iter().any(|name| name == WILDCARD);
+        let leaves_all = request.left.iter().any(|name| name == WILDCARD);
+        let wants_all = (is_wildcard || asks_all || (is_first && request.names.is_empty())) && !leaves_all;
+        request.names.retain(|name| name != WILDCARD);
+        let new = request.names.iter().filter(|name| !subscription.wanted().contains(*name)).count();
+        bound(subscription.wanted().len().saturating_add(new))?;
+        // A client waits for an answer to its wish for everything, even if there is nothing.
+        subscription.must_answer |= wants_all && !is_wildcard;
+        // A name that is asked for again must be answered again.
+        request.names.iter().for_each(|name| subscription.forget(name));
+        if is_first {
+            for (name, version) in request.versions {
+                if let Ok(version) = u64::from_str_radix(&version, 16) {
+                    subscription.has_already(name, version);
+                }
+            }
+        }
+        self.names_left(kind, &request.left);
+        self.names_added(kind, request.names);
+        self.wildcard_set(kind, wants_all, table);
+        Ok(())
+    }
+
+    fn names_added(&mut self, kind: XdsKind, names: Vec<String>) {
+        for name in &names {
+            if let Some(parsed) = XdsName::parse(name) {
+                let key = HubKey::Service(parsed.key);
+                self.followed.entry(key).or_default().insert((kind, name.clone()));
+            }
+        }
+        self.kinds.entry(kind).or_default().want(names);
+    }
+
+    fn names_left(&mut self, kind: XdsKind, names: &[String]) {
+        let subscription = self.kinds.entry(kind).or_default();
+        for name in names {
+            subscription.leave(name);
+            let Some(parsed) = XdsName::parse(name) else { continue };
+            let key = HubKey::Service(parsed.key);
+            if let Some(followers) = self.followed.get_mut(&key) {
+                followers.remove(&(kind, name.clone()));
+                if followers.is_empty() {
+                    self.followed.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Begins or ends to follow everything of a type. Only clusters are served that way: a proxy has its listeners and
+    /// routes of its own, and asks for the endpoints of each cluster.
+    fn wildcard_set(&mut self, kind: XdsKind, wants_all: bool, table: &NamesTable) {
+        let subscription = self.kinds.entry(kind).or_default();
+        subscription.is_wildcard = wants_all;
+        let has_list = wants_all && kind == XdsKind::Cluster;
+        if std::mem::replace(&mut subscription.has_list, has_list) == has_list {
+            return;
+        }
+        for cell in table.cells() {
+            let key = HubKey::List(cell.name().clone());
+            if has_list {
+                self.followed.entry(key).or_default().insert((kind, WILDCARD.to_owned()));
+            } else {
+                self.followed.remove(&key);
+            }
+        }
+        if has_list {
+            subscription.touch_all(table);
+        }
+    }
+
+    /// Takes what has changed in the table.
+    pub fn changed(&mut self, changed: &BTreeSet<HubKey>, table: &NamesTable) {
+        for key in changed {
+            for (kind, name) in self.followed.get(key).into_iter().flatten() {
+                let Some(subscription) = self.kinds.get_mut(kind) else { continue };
+                match key {
+                    HubKey::Service(_) => subscription.touch(name),
+                    HubKey::List(_) => subscription.touch_all(table),
+                }
+            }
+        }
+    }
+
+    /// The responses that are due now.
+    pub fn responses(&mut self, table: &NamesTable) -> Vec<AdsResponse> {
+        let mut responses = Vec::new();
+        for (kind, subscription) in &mut self.kinds {
+            let Some(batch) = subscription.batch(table, *kind, self.mode) else { continue };
+            let SubscriptionBatch { resources, removed } = batch;
+            self.nonce = self.nonce.saturating_add(1);
+            let nonce = self.nonce.to_string();
+            subscription.unacknowledged = Some(nonce.clone());
+            responses.push(AdsResponse { kind: *kind, nonce, resources, removed });
+        }
+        responses
+    }
+}
+
+fn bound(names: usize) -> Result<(), TooManyNames> {
+    if names > NAMES_MAX { Err(TooManyNames { names }) } else { Ok(()) }
+}
