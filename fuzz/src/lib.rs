@@ -13,6 +13,7 @@ pub mod amounts;
 pub mod certificates;
 #[cfg(feature = "cli")]
 pub mod command_line;
+pub mod dns_packets;
 pub mod job_file;
 pub mod journal;
 pub mod keys;

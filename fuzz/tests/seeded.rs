@@ -93,6 +93,7 @@ macro_rules! targets {
 targets! {
     amounts 20_000;
     certificates 20_000;
+    dns_packets 20_000;
     job_file 5_000;
     journal 20_000;
     keys 20_000;

@@ -154,6 +154,21 @@ impl TestCell {
         format!("127.0.0.1:{}", self.ports.http())
     }
 
+    /// The address of the name service's HTTP.
+    pub fn names(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.names())
+    }
+
+    /// The address of DNS.
+    pub fn dns(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.dns())
+    }
+
+    /// The address of xDS.
+    pub fn xds(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.xds())
+    }
+
     /// The token.
     ///
     /// # Panics
@@ -179,6 +194,8 @@ impl TestCell {
             .arg("--dir")
             .arg(self.root())
             .args(["--port", &self.ports.grpc().to_string(), "--http-port", &self.ports.http().to_string()])
+            .args(["--dns-port", &self.ports.dns().to_string(), "--xds-port", &self.ports.xds().to_string()])
+            .args(["--names-port", &self.ports.names().to_string()])
             .args(["--task-ports", &self.ports.tasks()])
             .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
             .args(["--scheduler", &options.served.join(",")])

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Ports of one cell: two of the gateway, the others of its tasks.
+/// Ports of one cell: two of the gateway, three of the name service, the others of its tasks.
 const PORTS: u16 = 100;
 /// The first port: below those of `borough dev`, and below those that the kernel assigns.
 const FIRST: u16 = 12_000;
@@ -51,8 +51,23 @@ impl PortSlot {
         self.first + 1
     }
 
+    /// The port of the name service's DNS.
+    pub fn dns(&self) -> u16 {
+        self.first + 2
+    }
+
+    /// The port of the name service's HTTP.
+    pub fn names(&self) -> u16 {
+        self.first + 3
+    }
+
+    /// The port of xDS.
+    pub fn xds(&self) -> u16 {
+        self.first + 4
+    }
+
     /// The ports of tasks, as FIRST-LAST.
     pub fn tasks(&self) -> String {
-        format!("{}-{}", self.first + 2, self.first + PORTS - 1)
+        format!("{}-{}", self.first + 5, self.first + PORTS - 1)
     }
 }

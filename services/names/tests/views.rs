@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Database;
-use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::env::{Clock, ManualClock, SeededRng, SystemClock};
+use borough_kv::{Database, EmbeddedEngine};
 use borough_model::job::{JobKind, JobSpec, job_new};
 use borough_model::task::{Endpoint, EndpointPort, Health};
 use borough_model::{Delta, Incarnation, JobId, RequestId, TaskId};
@@ -34,7 +34,6 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const EDS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
 struct Views {
-    db: Database,
     cell: OpenCell,
     addresses: NamesAddresses,
     cancelled: CancellationToken,
@@ -53,7 +52,15 @@ async fn listeners() -> NamesListeners {
 }
 
 fn serve(db: &Database, cells: &[&str]) -> impl Future<Output = (NamesAddresses, CancellationToken)> {
-    let (clock, rng) = (SystemClock::shared(), SeededRng::shared(7));
+    serve_by(SystemClock::shared(), db, cells)
+}
+
+fn serve_by(
+    clock: Arc<dyn Clock>,
+    db: &Database,
+    cells: &[&str],
+) -> impl Future<Output = (NamesAddresses, CancellationToken)> {
+    let rng = SeededRng::shared(7);
     let follow = |cell: &str| {
         let space = CellSpace::new(name(cell));
         let mirror = MirrorFollower::spawn(db.clone(), space, Arc::clone(&clock), Arc::clone(&rng) as _);
@@ -75,11 +82,14 @@ fn serve(db: &Database, cells: &[&str]) -> impl Future<Output = (NamesAddresses,
 
 impl Views {
     async fn start() -> Self {
-        let store = MemoryStore::new(SystemClock::shared(), SeededRng::shared(1));
-        let db = store.quiet();
+        let db = MemoryStore::new(SystemClock::shared(), SeededRng::shared(1)).quiet();
+        Self::over(db, SystemClock::shared()).await
+    }
+
+    async fn over(db: Database, clock: Arc<dyn Clock>) -> Self {
         let cell = OpenCell::create(db.clone(), &CellMeta::default()).await;
-        let (addresses, cancelled) = serve(&db, &["alpha"]).await;
-        let views = Self { db, cell, addresses, cancelled, requests: 0 };
+        let (addresses, cancelled) = serve_by(clock, &db, &["alpha"]).await;
+        let views = Self { cell, addresses, cancelled, requests: 0 };
         views.until("readiness", async || (views.get("/readyz").await.status == 200).then_some(())).await;
         views
     }
@@ -333,6 +343,40 @@ async fn nothing_is_answered_before_every_cell_was_read() {
 }
 
 #[tokio::test]
+async fn without_its_store_every_view_goes_on_and_says_since_when() {
+    let clock = ManualClock::at(1_000_000);
+    let engine = EmbeddedEngine::ephemeral(Arc::<ManualClock>::clone(&clock), SeededRng::shared(1));
+    let db = Database::new(Arc::new(engine.clone()));
+    let mut views = Views::over(db, Arc::<ManualClock>::clone(&clock) as _).await;
+    views.publish((1, "web"), 0, 8_080).await;
+    let (_requests, mut responses) = views.xds().endpoints("web.ann.alpha").await;
+    let address = views
+        .until("an address", async || {
+            let answer = views.dns("web.ann.alpha.names.test", RecordType::A).await;
+            (answer.answers.len() == 1).then_some(answer.answers)
+        })
+        .await;
+    tokio::time::timeout(DEADLINE, responses.message()).await.unwrap().unwrap().unwrap();
+    engine.close().await;
+    clock.advance(Duration::from_secs(60));
+    let path = "/v1/health/service/web_ann?passing";
+    let dark = views.get(path).await;
+    assert_eq!((dark.status, dark.json().as_array().unwrap().len()), (200, 1));
+    assert_eq!(dark.header("x-consul-knownleader"), "false");
+    let since: u64 = dark.header("x-borough-outage-since-ms").parse().unwrap();
+    assert!((1_000_000..1_060_000).contains(&since), "{since}: when the store was read last");
+    assert!(dark.header("x-consul-lastcontact").parse::<u64>().unwrap() > 5_000);
+    let answer = views.dns("web.ann.alpha.names.test", RecordType::A).await;
+    assert_eq!(answer.answers, address);
+    assert_eq!(views.get("/readyz").await.status, 200, "it serves what it knows");
+    let metrics = views.get("/metrics").await.body;
+    let outage = format!("borough_names_outage_since_milliseconds{{cell=\"alpha\"}} {since}");
+    assert!(metrics.contains(&outage), "{metrics}");
+    let nothing = tokio::time::timeout(Duration::from_millis(200), responses.message()).await;
+    assert!(nothing.is_err(), "an outage is no change: {nothing:?}");
+}
+
+#[tokio::test]
 async fn bad_requests_say_what_is_accepted() {
     let views = Views::start().await;
     let refused = async |path: &str, status: u16, text: &str| {
@@ -350,7 +394,6 @@ async fn bad_requests_say_what_is_accepted() {
     assert_eq!(views.get("/v1/status/leader").await.json(), views.addresses.http.to_string());
     assert_eq!(views.get("/v1/catalog/datacenters").await.json(), serde_json::json!(["alpha"]));
     assert_eq!(views.get("/v1/catalog/nodes").await.status, 200);
-    drop(views.db.clone());
 }
 
 #[tokio::test]

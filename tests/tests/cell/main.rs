@@ -36,6 +36,7 @@ mod load;
 mod log;
 mod machine;
 mod named;
+mod names;
 mod node;
 mod output;
 mod overload;

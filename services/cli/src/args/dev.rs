@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::agent::{card, ports};
 use super::connections::ConnectionArguments;
+use super::names::ZoneArguments;
 use super::number::{delay, whole};
 use super::store_location::{EmbeddedArguments, StoreLocation};
 
@@ -42,6 +43,17 @@ pub struct DevArguments {
     /// Answer HTTP on this port of 127.0.0.1; 0: any, the last one if it is free [default: the last one; at first 7401]
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
+    /// Answer DNS on this port of 127.0.0.1; 0: any [default: the last one; at first 7453, or any]
+    #[arg(long, value_name = "PORT")]
+    pub dns_port: Option<u16>,
+    /// Answer the catalogue of names on this port of 127.0.0.1; 0: any [default: the last one; at first 7404, or any]
+    #[arg(long, value_name = "PORT")]
+    pub names_port: Option<u16>,
+    /// Answer xDS on this port of 127.0.0.1; 0: any [default: the last one; at first 7405, or any]
+    #[arg(long, value_name = "PORT")]
+    pub xds_port: Option<u16>,
+    #[command(flatten)]
+    pub zone: ZoneArguments,
     /// Share these TCP ports out among the nodes for their tasks, as FIRST-LAST
     #[arg(long, default_value = TASK_PORTS, value_name = "RANGE", value_parser = ports)]
     pub task_ports: RangeInclusive<u16>,

@@ -14,6 +14,7 @@ mod label;
 mod list;
 mod log;
 mod named;
+mod names;
 mod number;
 mod queue;
 mod quota;
@@ -58,6 +59,7 @@ pub use list::{
 pub(crate) use list::{job_state_names, node_state_names, task_state_names, task_states_apart};
 pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use named::NamedTarget;
+pub use names::{NamesArguments, ZoneArguments};
 pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
@@ -292,6 +294,8 @@ pub enum Verb {
     /// Run a controller; one leads a cell, the others wait
     #[command(after_help = TOKEN_FILE_NEEDED)]
     Controller(ControllerArguments),
+    /// Run a name service, which shows the endpoints of jobs to load balancers: DNS, HTTP and xDS
+    Names(NamesArguments),
     /// Evaluate a job file in a bounded process. The program calls itself with this
     #[command(name = "__evaluate-jsonnet", hide = true)]
     EvaluateJsonnet(EvaluateArguments),

@@ -70,6 +70,7 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Gateway(arguments) => role::serve::gateway(global, arguments, printer),
         Verb::Scheduler(arguments) => role::serve::scheduler(global, arguments, printer),
         Verb::Controller(arguments) => role::serve::controller(global, arguments, printer),
+        Verb::Names(arguments) => role::names::run(&arguments, printer),
         Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
             .map(|()| Code::Done)
             .or_else(|problem| printer.error_bytes(problem.as_bytes()).map(|()| Code::Failed)),

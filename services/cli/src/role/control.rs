@@ -16,6 +16,7 @@ use borough_gateway::{
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
+use borough_names::FollowedCell;
 use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellClock, CellMeta, StoreOpened, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
@@ -114,6 +115,8 @@ pub(crate) struct Control {
     pub http: SocketAddr,
     /// Whether both are encrypted.
     pub encrypted: bool,
+    /// The cells with a mirror, for the name service.
+    pub followed: Vec<FollowedCell>,
     gateway: Gateway,
     tasks: Vec<JoinHandle<()>>,
     workers: Workers,
@@ -151,6 +154,7 @@ impl Control {
         garbage.register(&mut registry);
         let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
         let (mut connections, mut mirrors, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut followed = Vec::new();
         let mut tolerance_ms = u64::MAX;
         let roles = &config.roles;
         for cell in &config.cells {
@@ -179,6 +183,7 @@ impl Control {
             }
             let mirror = of_cell.mirror();
             mirrors.push(mirror.clone());
+            followed.push(FollowedCell { name: cell.clone(), db: config.db.clone(), mirror: mirror.clone() });
             if roles.controller {
                 tasks.push(of_cell.controller(&mirror, meta.lost_after_ms, &garbage));
             }
@@ -201,7 +206,7 @@ impl Control {
         };
         let (grpc, http) = (listeners.grpc(), listeners.http());
         let gateway = Gateway::start(gateway, listeners, config.clock, config.rng, cancelled.clone());
-        Ok(Self { grpc, http, encrypted, gateway, tasks, workers, cancelled })
+        Ok(Self { grpc, http, encrypted, followed, gateway, tasks, workers, cancelled })
     }
 
     /// Ends the scheduler workers of this process and waits for them: afterwards they place nothing.

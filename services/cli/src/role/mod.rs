@@ -1,5 +1,5 @@
-//! Roles of the system that the program can run. `dev` runs every control role in one process. `gateway`, `scheduler`
-//! and `controller` run one each over a shared store. Node agents are always separate processes.
+//! Roles of the system that the program can run. `dev` runs every control role in one process. `gateway`, `scheduler`,
+//! `controller` and `names` run one each over a shared store. Node agents are always separate processes.
 
 pub(crate) mod agent;
 pub(crate) mod authority;
@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod dev;
 pub(crate) mod issuer;
 mod log;
+pub(crate) mod names;
 pub(crate) mod serve;
 pub(crate) mod store;
 pub(crate) mod token;

@@ -22,9 +22,20 @@ pub(super) struct Remembered {
     pub grpc_port: u16,
     /// Port of the gateway's HTTP.
     pub http_port: u16,
+    /// Ports of the name service. A directory of an older version lacks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<NamesPorts>,
     /// The store of the cells, if not in the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+}
+
+/// Ports of the views of the name service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NamesPorts {
+    pub dns: u16,
+    pub http: u16,
+    pub xds: u16,
 }
 
 /// A link in the place of a file is refused: it leads out of this directory.
@@ -141,8 +152,8 @@ impl Layout {
 
 impl Remembered {
     /// Settings of this format.
-    pub(super) fn new(grpc_port: u16, http_port: u16, store: Option<String>) -> Self {
-        Self { format: FORMAT, grpc_port, http_port, store }
+    pub(super) fn new(grpc_port: u16, http_port: u16, names: NamesPorts, store: Option<String>) -> Self {
+        Self { format: FORMAT, grpc_port, http_port, names: Some(names), store }
     }
 
     /// The settings in the directory `root`, if it belongs to `dev`.

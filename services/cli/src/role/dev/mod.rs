@@ -6,6 +6,7 @@ mod layout;
 mod nodes;
 mod remove;
 mod stop;
+mod views;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -30,6 +31,7 @@ use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
 };
 use self::stop::Shutdown;
+use self::views::DevNames;
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
 use super::issuer::issuers_read;
@@ -141,7 +143,9 @@ impl DevCell<'_> {
         let mut control = self.control_start(open_files).await?;
         let http = control.http;
         let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
-        self.remember(grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
+        let before = layout.remembered().ok().flatten().and_then(|before| before.names);
+        let names = DevNames::start(self, std::mem::take(&mut control.followed), before).await?;
+        self.remember(grpc, http, &names).map_err(|error| failed("cannot write the directory", &error))?;
         let program =
             std::env::current_exe().map_err(|error| failed("cannot find the program itself", &error))?;
         let start = AgentStart {
@@ -166,7 +170,7 @@ impl DevCell<'_> {
             .into_iter()
             .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
             .collect();
-        printer.greeting(&self.greeting(grpc, http));
+        printer.greeting(&self.greeting(grpc, http, &names));
         if let Some(text) = absent_text(&absent, &arguments.cells) {
             printer.remark(&text);
         }
@@ -177,6 +181,7 @@ impl DevCell<'_> {
                 // ephemeral cell ends them when its guard is dropped.
                 tracing::error!(%error, "the cell ends without its store; its agents and tasks go on");
                 cancelled.cancel();
+                names.stop().await;
                 control.stop().await;
                 return Err(store_stopped(&error));
             }
@@ -195,6 +200,7 @@ impl DevCell<'_> {
         shutdown.run(&mut signals).await;
         cancelled.cancel();
         everything_end(layout, guard, keepers).await?;
+        names.stop().await;
         control.stop().await;
         Ok(Code::Done)
     }
@@ -267,10 +273,10 @@ impl DevCell<'_> {
     }
 
     /// Writes what the next start and the client's verbs read.
-    fn remember(&self, grpc: SocketAddr, http: SocketAddr) -> std::io::Result<()> {
+    fn remember(&self, grpc: SocketAddr, http: SocketAddr, names: &DevNames) -> std::io::Result<()> {
         let Self { layout, arguments, .. } = *self;
         let store = arguments.store.as_ref().map(ToString::to_string);
-        layout.remember(&Remembered::new(grpc.port(), http.port(), store))?;
+        layout.remember(&Remembered::new(grpc.port(), http.port(), names.ports(), store))?;
         let file = ClientFile {
             gateways: vec![grpc.to_string()],
             http: format!("http://{http}"),
@@ -281,7 +287,7 @@ impl DevCell<'_> {
         file.write(layout.root())
     }
 
-    fn greeting(&self, grpc: SocketAddr, http: SocketAddr) -> String {
+    fn greeting(&self, grpc: SocketAddr, http: SocketAddr, names: &DevNames) -> String {
         let Self { layout, arguments, .. } = *self;
         let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -291,10 +297,11 @@ impl DevCell<'_> {
         };
         format!(
             "borough dev\n  cells      {} ({} and {} each){nodes}\n  gRPC       {grpc}\n  HTTP       \
-             http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
+             http://{http}\n{}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
             cells.join(", "),
             tally(count(arguments.nodes), "node"),
             tally(count(arguments.schedulers), "scheduler worker"),
+            names.greeting(),
             layout.root().display(),
             layout.token().display(),
         )

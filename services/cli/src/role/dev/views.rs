@@ -1,0 +1,91 @@
+//! The name service of a dev cell: every view, on loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use borough_names::{BindError, FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::layout::NamesPorts;
+use super::{DevCell, failed};
+use crate::exit::Failure;
+
+/// Ports tried at the first start; if one is taken, any free ones.
+const FIRST_PORTS: NamesPorts = NamesPorts { dns: 7_453, http: 7_404, xds: 7_405 };
+
+/// A running name service.
+pub(super) struct DevNames {
+    server: NamesServer,
+    zone: String,
+    cancelled: CancellationToken,
+}
+
+impl DevNames {
+    /// Serves the cells.
+    pub(super) async fn start(
+        cell: &DevCell<'_>,
+        cells: Vec<FollowedCell>,
+        before: Option<NamesPorts>,
+    ) -> Result<Self, Failure> {
+        let start_failed = |error: BindError| failed("cannot start the name service", &error);
+        let listeners = bind(cell, before).await.map_err(start_failed)?;
+        let dns = cell.arguments.zone.settings(listeners.addresses().dns.ip())?;
+        let zone = dns.zone.origin();
+        let config = NamesConfig {
+            cells,
+            dns,
+            registry: Registry::default(),
+            clock: Arc::clone(cell.clock),
+            rng: Arc::clone(cell.rng),
+        };
+        let cancelled = CancellationToken::new();
+        let server = NamesServer::start(config, listeners, &cancelled);
+        Ok(Self { server, zone, cancelled })
+    }
+
+    /// The ports that it listens on.
+    pub(super) fn ports(&self) -> NamesPorts {
+        let NamesAddresses { dns, http, xds } = self.server.addresses();
+        NamesPorts { dns: dns.port(), http: http.port(), xds: xds.port() }
+    }
+
+    /// The lines of the greeting.
+    pub(super) fn greeting(&self) -> String {
+        let NamesAddresses { dns, http, xds } = self.server.addresses();
+        format!("  names      DNS {dns} (zone {}), http://{http}, xDS {xds}", self.zone)
+    }
+
+    /// Ends it and waits for it.
+    pub(super) async fn stop(self) {
+        self.cancelled.cancel();
+        self.server.ended().await;
+    }
+}
+
+/// Listens on the ports that are given, on those of the last start, or on the first ones. If one of the last two kinds
+/// is taken, any port does.
+async fn bind(cell: &DevCell<'_>, before: Option<NamesPorts>) -> Result<NamesListeners, BindError> {
+    let arguments = cell.arguments;
+    let known = before.unwrap_or(FIRST_PORTS);
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    // Any port would do for 0. With the last one, load balancers go on.
+    let port = |given: Option<u16>, known: u16| match (given, before) {
+        (Some(0), None) => 0,
+        (Some(0) | None, _) => known,
+        (Some(given), _) => given,
+    };
+    let fixed = |given: Option<u16>| given.unwrap_or_default();
+    let addresses =
+        |dns, http, xds| NamesAddresses { dns: loopback(dns), http: loopback(http), xds: loopback(xds) };
+    let wanted = addresses(
+        port(arguments.dns_port, known.dns),
+        port(arguments.names_port, known.http),
+        port(arguments.xds_port, known.xds),
+    );
+    let any = addresses(fixed(arguments.dns_port), fixed(arguments.names_port), fixed(arguments.xds_port));
+    match NamesListeners::bind(wanted).await {
+        Err(_) if any != wanted => NamesListeners::bind(any).await,
+        bound => bound,
+    }
+}

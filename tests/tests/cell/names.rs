@@ -1,0 +1,89 @@
+//! The name service of a cell: every view shows a job as it comes, changes and goes.
+
+use std::time::Duration;
+
+use borough_tests::{DEADLINE, TestCell, http_get, options, until};
+use serde_json::Value;
+use tokio::net::UdpSocket;
+
+use crate::example;
+
+/// The example as it is shipped.
+const WEB: &str = example!("web.jsonnet");
+
+/// A body of the catalogue.
+async fn catalogue(cell: &TestCell, path: &str) -> Value {
+    let (status, body) = http_get(&cell.names(), path, None).await.unwrap();
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// The code of an answer of DNS, and the number of its records.
+async fn dns_counts(cell: &TestCell, name: &str, kind: u16) -> (u8, u16) {
+    let mut packet = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        packet.push(u8::try_from(label.len()).unwrap());
+        packet.extend(label.bytes());
+    }
+    packet.push(0);
+    packet.extend(kind.to_be_bytes());
+    packet.extend([0, 1]);
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.send_to(&packet, cell.dns()).await.unwrap();
+    let mut answer = [0; 2_048];
+    let length = tokio::time::timeout(DEADLINE, socket.recv(&mut answer)).await.unwrap().unwrap();
+    let answer = &answer[..length];
+    (answer[3] & 0x0f, u16::from_be_bytes([answer[6], answer[7]]))
+}
+
+const A: u16 = 1;
+const SRV: u16 = 33;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_view_shows_a_job_as_it_comes_and_goes() {
+    let cell = TestCell::start(options!()).await;
+    let ready = until("a ready name service", || async {
+        http_get(&cell.names(), "/readyz", None).await.ok().filter(|(status, _)| *status == 200)
+    });
+    ready.await;
+    let port = "_http._tcp.web.tester.alpha.borough.internal";
+    assert_eq!(dns_counts(&cell, port, SRV).await, (3, 0), "no such job yet");
+    cell.borough(&["job", "run", WEB]).await.ended(0).prints("3/3 healthy");
+    until("three endpoints", || async { (dns_counts(&cell, port, SRV).await == (0, 3)).then_some(()) }).await;
+    // All tasks are on one address.
+    assert_eq!(dns_counts(&cell, "web.tester.alpha.borough.internal", A).await, (0, 1));
+    assert_eq!(dns_counts(&cell, "2.web.tester.alpha.borough.internal", A).await, (0, 1));
+    let health = catalogue(&cell, "/v1/health/service/web_tester?passing").await;
+    let rows = health.as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let service = &row["Service"];
+        let since: i64 = service["Meta"]["borough_healthy_since_ms"].as_str().unwrap().parse().unwrap();
+        assert!(since > 0, "since when it is healthy: {service}");
+        let address = format!("{}:{}", service["Address"].as_str().unwrap(), service["Port"]);
+        assert_eq!(http_get(&address, "/", None).await.unwrap().0, 200, "{address}");
+    }
+    assert_eq!(rows[0]["Service"]["Weights"]["Passing"], 2);
+    assert_eq!(catalogue(&cell, "/v1/http_sd?job=web").await.as_array().unwrap().len(), 3);
+    assert!(catalogue(&cell, "/v1/catalog/services").await.get("web_tester").is_some());
+    cell.borough(&["job", "label", "web", "tier=front"]).await.ended(0);
+    until("the label as a tag", || async {
+        let tags = &catalogue(&cell, "/v1/catalog/services").await["web_tester"];
+        (*tags == serde_json::json!(["tier=front"])).then_some(())
+    })
+    .await;
+    let asked = tokio::spawn({
+        let address = cell.names();
+        async move {
+            let (_, body) = http_get(&address, "/v1/health/service/web_tester", None).await.unwrap();
+            serde_json::from_str::<Value>(&body).unwrap()[0]["Node"]["ModifyIndex"].as_u64().unwrap()
+        }
+    });
+    let index = asked.await.unwrap();
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    until("no endpoint", || async { (dns_counts(&cell, port, SRV).await == (0, 0)).then_some(()) }).await;
+    let path = format!("/v1/health/service/web_tester?index={index}&wait=5m");
+    let woken = tokio::time::timeout(Duration::from_secs(30), catalogue(&cell, &path)).await.unwrap();
+    assert_eq!(woken, serde_json::json!([]), "it has changed since that index");
+    cell.finish().await;
+}
