@@ -177,3 +177,24 @@ fn commands_are_found_and_wrong_ones_are_named() {
     assert_eq!(bad.len(), 5, "{bad:?}");
     assert_eq!(found[1].place, "p.md:4");
 }
+
+/// A reader in another language, which has nothing but the page on endpoint keys, reads its examples.
+#[test]
+fn the_endpoint_keys_are_read_with_nothing_but_their_page() {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let page = |name: &str| root().join("docs").join(name);
+    let examples = fs::read_to_string(page("endpoint-keys.txt")).expect("the examples");
+    let mut reader = Command::new("python3");
+    reader.arg(page("endpoint-keys.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut reader = reader.spawn().expect("python3");
+    reader.stdin.take().expect("its input").write_all(examples.as_bytes()).expect("the examples are sent");
+    let output = reader.wait_with_output().expect("its output");
+    assert!(output.status.success());
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let read: Vec<_> = String::from_utf8_lossy(&output.stdout).lines().map(json).collect();
+    let meant: Vec<_> =
+        examples.lines().map(|line| json(line.splitn(3, ' ').nth(2).expect("a meaning"))).collect();
+    assert_eq!(read, meant);
+    assert!(read.len() >= 4, "{read:?}");
+}
