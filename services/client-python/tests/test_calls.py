@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +264,61 @@ def test_an_agent_that_is_away_is_a_refusal_after_all_tries(face: str, gateway: 
         assert len(gateway.requests["RestartTask"]) == 4
 
     run(work())
+
+
+async def use(client: Any, what: str) -> None:
+    """Does something that a gateway does not end."""
+    if what == "call":
+        await client.jobs.get("web")
+    elif what == "watch":
+        [item async for item in client.names.watch("web")]
+    elif what == "logs":
+        await client.tasks.logs("web/0", follow=True).read_all()
+    else:
+        async with client.tasks.exec("web/0", ["cat"]) as command:
+            [output async for output in command]
+
+
+def use_blocking(gateway: FakeGateway, what: str, begun: Any) -> list[type[BaseException]]:
+    """The errors of a blocking client that another thread closes."""
+    client = connect("blocking", gateway.address)
+    ends: list[type[BaseException]] = []
+
+    def other_thread() -> None:
+        try:
+            run(use(client, what))
+        except BaseException as error:
+            ends.append(type(error))
+
+    running = threading.Thread(target=other_thread)
+    running.start()
+    while not begun():
+        time.sleep(0.01)
+    client.close()
+    running.join(10)
+    return ends
+
+
+@pytest.mark.parametrize("what", ["call", "watch", "logs", "exec"])
+def test_closing_the_client_ends_what_runs(face: str, what: str, gateway: FakeGateway) -> None:
+    """Each gets an error that says so, and no cancellation that it did not ask for."""
+    gateway.scripts["GetJob"].append(Hang())
+    gateway.scripts["ReadLogs"].append([Hang()])
+    gateway.scripts["Exec"].append(lambda requests: (next(requests) for _ in iter(int, 1)))
+
+    def begun() -> bool:
+        return any(gateway.requests[name] for name in ("GetJob", "WatchEndpoints", "ReadLogs", "Exec"))
+
+    async def work() -> None:
+        client = connect(face, gateway.address)
+        running = asyncio.ensure_future(use(client, what))
+        while not begun():
+            await asyncio.sleep(0.01)
+        await client.close()
+        with pytest.raises(borough.ClosedError):
+            await running
+
+    if face == "asyncio":
+        run(work())
+    else:
+        assert use_blocking(gateway, what, begun) == [borough.ClosedError]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from .._transport.aio import Duplex, Stream, Transport, sleep
-from .._transport.common import NotYet, StatusError
+from .._transport.common import Ended, NotYet, StatusError
 from ..config import ClientConfig
 from ..errors import ClosedError, Code, IncompleteError, InvalidError, Refusal
 from ..methods import Method
@@ -65,6 +65,8 @@ class Caller:
             begun = time.monotonic()
             try:
                 answer = await self.transport.unary(number, method, request, self.metadata, limit)
+            except Ended:
+                raise ClosedError from None
             except StatusError as failed:
                 is_late = failed.status.code is Code.DEADLINE_EXCEEDED and time.monotonic() - begun >= limit - _EARLY
                 await self._failed(tries, number, failed.status, end, late=is_late)
@@ -95,7 +97,7 @@ class Caller:
 
     def begin(self, method: Method[Q, S], request: Q) -> tuple[int, Stream[S]]:
         """Begins a stream on the gateway in use, without tries. The caller reports how it went."""
-        self._check_open()
+        self.check_open()
         number = self.rotation.choose(time.monotonic())
         return number, self.transport.stream(number, method, request, self.metadata)
 
@@ -126,7 +128,7 @@ class Caller:
 
     def _next_try(self, tries: Tries, end: float) -> tuple[int, float]:
         """The gateway of the next try, and the seconds that it may take."""
-        self._check_open()
+        self.check_open()
         left = end - time.monotonic()
         if left <= 0:
             raise tries.out_of_time()
@@ -135,6 +137,7 @@ class Caller:
 
     async def _failed(self, tries: Tries, number: int, status: Status, end: float, *, late: bool) -> None:
         """Prepares the next try, or raises the error of the call."""
+        self.check_open()
         pause = tries.failed(status, random.random(), late=late)
         self.note_failure(number, status)
         if time.monotonic() + pause >= end:
@@ -162,7 +165,8 @@ class Caller:
                 return
             request.page.page = answer.next_page
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises an error if the client was closed, which ends everything that runs."""
         if self._closed:
             raise ClosedError
 

@@ -105,6 +105,8 @@ class LogReader(AsyncIterator[LogPart]):
             stream = self._stream or await self._opened()
             part = await stream.read(None if until is None else max(0.0, until - time.monotonic()))
         except Ended:
+            if not self._closed.is_set:
+                self._caller.check_open()
             await self.close()
             return None
         except StatusError as failed:
@@ -146,6 +148,7 @@ class LogReader(AsyncIterator[LogPart]):
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.cancel()
+        self._caller.check_open()
         config, refusal = self._caller.config, status.refusal
         waits = self._query.follow and refusal.is_agent_away
         if self._resumption.is_lost or not (waits or worth_repeating(status)):

@@ -106,8 +106,10 @@ class Exec(Iterator[Output]):
             try:
                 answer = self._started().read(None)
             except StatusError as failed:
+                self._caller.check_open()
                 raise failed_once(self._caller.config, methods.EXEC, failed.status) from None
             except Ended:
+                self._caller.check_open()
                 break
             if answer is None:
                 break

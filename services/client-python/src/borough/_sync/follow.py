@@ -107,6 +107,8 @@ class Follower(Generic[S]):
                 self._broken(failed.status)
                 continue
             except Ended:
+                if not self._closed.is_set:
+                    self._caller.check_open()
                 return None
             if message is not None:
                 item = self._taken(message)
@@ -222,6 +224,7 @@ class Follower(Generic[S]):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.cancel()
+        self._caller.check_open()
         now, config = time.monotonic(), self._caller.config
         self._attempts += 1
         if status is not None and status.code is Code.OUT_OF_RANGE:

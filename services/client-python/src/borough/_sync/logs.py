@@ -106,6 +106,8 @@ class LogReader(Iterator[LogPart]):
             stream = self._stream or self._opened()
             part = stream.read(None if until is None else max(0.0, until - time.monotonic()))
         except Ended:
+            if not self._closed.is_set:
+                self._caller.check_open()
             self.close()
             return None
         except StatusError as failed:
@@ -147,6 +149,7 @@ class LogReader(Iterator[LogPart]):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.cancel()
+        self._caller.check_open()
         config, refusal = self._caller.config, status.refusal
         waits = self._query.follow and refusal.is_agent_away
         if self._resumption.is_lost or not (waits or worth_repeating(status)):

@@ -174,6 +174,11 @@ class Transport:
             answer: S = await send(request, timeout=timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise StatusError.of(error) from None
+        except asyncio.CancelledError:
+            if self._channels.get(number) is not None:
+                raise
+            # Not this task was cancelled: the client was closed.
+            raise Ended from None
         return answer
 
     def stream(self, number: int, method: Method[Q, S], request: Q, metadata: tuple[tuple[str, str], ...]) -> Stream[S]:
