@@ -58,6 +58,7 @@ def test_older_rows_and_those_of_other_jobs_are_not_taken() -> None:
     known = service(1)
     assert known.task_changed(task(0, *HEALTHY, revision=5))
     assert not known.task_changed(task(0, TaskState.PENDING))
+    assert not known.task_changed(task(0, TaskState.PENDING, revision=5))
     assert not known.task_changed(task(0, TaskState.DEAD, job_id="j2", revision=9))
     assert not known.job_changed(Job(id="j2", revision=9), "", "alice")
     assert not known.job_changed(replace(known.job, count=7), "", "alice")
@@ -166,6 +167,24 @@ def test_a_rollout_is_waited_for_until_its_version_is_everywhere_or_lost() -> No
         finish = rolling(known, **fields).finish(goal)
         assert finish is not None and finish.outcome is Outcome.FAILED and says in finish.text
     assert end(rolling(known, version=3, reverts=2), goal) is None, "the way back goes on"
+
+
+def test_what_failed_of_a_version_is_kept_when_it_is_taken_back() -> None:
+    known = rolling(service(2))
+    goal = Goal.of(known.job)
+    known.expect(goal)
+    crash = Exit(reason=EndReason.EXITED, code=7, incarnation=3)
+    known.task_changed(task(0, TaskState.PENDING, exit=crash, incarnation=3, failures=2, spec_version=2))
+    assert not known.is_rollout_failed
+    rolling(known, version=3, reverts=2, failure="task 0 failed")
+    assert known.is_rollout_failed and end(known, goal) is None
+    known.task_changed(task(0, *HEALTHY, incarnation=4, spec_version=3, revision=2))
+    later = replace(known, tasks={}, failed=None)
+    later.expect(goal, known)
+    rolling(later, version=3, reverts=2, failure="task 0 failed", state=RolloutState.DONE)
+    finish = later.finish(goal)
+    assert finish is not None and later.failed is not None and later.failed.failures == 2
+    assert finish.text == "alice/web: version 2 was taken back: task 0 failed; it ended with exit code 7"
 
 
 def test_each_further_healthy_task_starts_the_deadline_again_and_a_crash_does_not() -> None:

@@ -70,6 +70,34 @@ class KnownJob:
     job: Job
     tasks: dict[int, Task] = field(default_factory=dict)
     stopped_by: str = ""
+    version: int = 0
+    """The version of a rollout that is waited for; 0: none."""
+    failed: Task | None = None
+    """The task of that version that failed most often in a row, as it was then. Attempts of the version before take its
+    place when the version is taken back."""
+
+    def expect(self, goal: Goal, before: KnownJob | None = None) -> None:
+        """Says what the rows are read for, and keeps what earlier rows of the job have shown."""
+        self.version = goal.version
+        if before is not None and before.job.id == self.job.id:
+            self.failed, self.stopped_by = before.failed, before.stopped_by
+        for task in self.tasks.values():
+            self._visit(task)
+
+    def _visit(self, task: Task) -> None:
+        most = self.failed.failures if self.failed is not None else 0
+        is_its = task.exit is not None and task.exit.incarnation == task.incarnation
+        if self.version and task.spec_version == self.version and is_its and task.failures > most:
+            self.failed = task
+
+    @property
+    def is_rollout_failed(self) -> bool:
+        """Whether the rollout that is waited for has failed, also while its version is taken back."""
+        rollout = self.job.rollout
+        if rollout is None or not self.version:
+            return False
+        has_failed = rollout.version == self.version and rollout.state == RolloutState.FAILED
+        return has_failed or (rollout.reverts == self.version and bool(rollout.failure))
 
     @property
     def name(self) -> str:
@@ -92,6 +120,7 @@ class KnownJob:
         if task.job_id != self.job.id or (known is not None and task.revision <= known.revision):
             return False
         self.tasks[task.index] = task
+        self._visit(task)
         return True
 
     def wanted(self) -> list[Task]:
@@ -181,7 +210,7 @@ class KnownJob:
             if rollout.state == RolloutState.DONE:
                 return self._service_finish(goal)
             if rollout.state == RolloutState.FAILED:
-                text = f"{self.name}: the rollout of version {version} failed: {why}{self._worst()}"
+                text = f"{self.name}: the rollout of version {version} failed: {why}{self._last_end()}"
                 return Finish(Outcome.FAILED, text)
             # A person may take any time to look at canaries.
             return Finish(Outcome.HEALTHY, self.text(goal)) if rollout.canaries_healthy_ms > 0 else None
@@ -202,7 +231,11 @@ class KnownJob:
             text = f"version {version} was taken back: {rollout.failure}"
         else:
             text = f"{rollout.by} took version {version} back"
-        return Finish(Outcome.FAILED, f"{self.name}: {text}{self._worst()}")
+        return Finish(Outcome.FAILED, f"{self.name}: {text}{self._last_end()}")
+
+    def _last_end(self) -> str:
+        """How the attempt of the version ended that failed; empty without one."""
+        return f"; it ended with {end_text(self.failed.exit)}" if self.failed is not None else ""
 
     def text(self, goal: Goal) -> str:
         """The state of the job, in one line."""

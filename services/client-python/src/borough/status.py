@@ -28,7 +28,8 @@ _FOREIGN = (
     "Expected SETTINGS frame as the first frame",
 )
 
-# What grpcio says of a connection that broke. A gateway's own texts have none of these.
+# What grpcio says of a connection that broke. A gateway's own texts have none of these. The last one comes if a message
+# was being sent when the stream ended, and hides the status of that end.
 _BROKEN = (
     "RST_STREAM",
     "Stream removed",
@@ -38,6 +39,7 @@ _BROKEN = (
     "Broken pipe",
     "recvmsg:",
     "sendmsg:",
+    "Internal error from Core",
 )
 _UNSENT = "failed to connect to all addresses"
 _SILENT = "timed out before receiving SETTINGS frame"

@@ -32,6 +32,7 @@ class JobWait:
         self._on_progress = on_progress
         self._shown = ""
         self._absent: Absent | None = None
+        self._failed_log: list[str] | None = None
 
     async def run(self, goal: Goal | None) -> WaitResult:
         """Waits until the goal is reached, cannot be reached, or the time is over. None: until the job is up."""
@@ -39,6 +40,7 @@ class JobWait:
         end = None if self._limits.timeout is None else begun + self._limits.timeout
         known, spec, cursor = await self._list()
         aim = goal or Goal.of(known.job)
+        known.expect(aim)
         timer = ProgressTimer(begun)
         while True:
             async with self._watch(cursor) as watch:
@@ -46,13 +48,18 @@ class JobWait:
             if finish is not None:
                 return await self._result(known, aim, finish)
             # The watch cannot go on: the rows are listed again.
+            before = known
             known, spec, cursor = await self._list()
+            known.expect(aim, before)
 
     async def _follow(
         self, watch: CellWatch, known: KnownJob, goal: Goal, spec: JobSpec, timer: ProgressTimer, end: float | None
     ) -> Finish | None:
         """How the wait ends; None if the rows must be listed again."""
         while True:
+            if self._failed_log is None and known.is_rollout_failed:
+                # A later attempt takes its place soon.
+                self._failed_log = await self._log(known.failed)
             finish = known.finish(goal)
             if finish is not None:
                 return finish
@@ -104,7 +111,7 @@ class JobWait:
     async def _result(self, known: KnownJob, goal: Goal, finish: Finish) -> WaitResult:
         details: list[str] = []
         if finish.outcome is Outcome.FAILED:
-            details = await self._log(known.failing())
+            details = self._failed_log or await self._log(known.failing())
         elif finish.outcome is Outcome.TIMEOUT and not goal.is_over:
             details = await self._explained() + await self._log(known.failing() or known.unhealthy())
         tasks = tuple(known.tasks[index] for index in sorted(known.tasks))

@@ -33,6 +33,7 @@ class JobWait:
         self._on_progress = on_progress
         self._shown = ""
         self._absent: Absent | None = None
+        self._failed_log: list[str] | None = None
 
     def run(self, goal: Goal | None) -> WaitResult:
         """Waits until the goal is reached, cannot be reached, or the time is over. None: until the job is up."""
@@ -40,6 +41,7 @@ class JobWait:
         end = None if self._limits.timeout is None else begun + self._limits.timeout
         known, spec, cursor = self._list()
         aim = goal or Goal.of(known.job)
+        known.expect(aim)
         timer = ProgressTimer(begun)
         while True:
             with self._watch(cursor) as watch:
@@ -47,13 +49,18 @@ class JobWait:
             if finish is not None:
                 return self._result(known, aim, finish)
             # The watch cannot go on: the rows are listed again.
+            before = known
             known, spec, cursor = self._list()
+            known.expect(aim, before)
 
     def _follow(
         self, watch: CellWatch, known: KnownJob, goal: Goal, spec: JobSpec, timer: ProgressTimer, end: float | None
     ) -> Finish | None:
         """How the wait ends; None if the rows must be listed again."""
         while True:
+            if self._failed_log is None and known.is_rollout_failed:
+                # A later attempt takes its place soon.
+                self._failed_log = self._log(known.failed)
             finish = known.finish(goal)
             if finish is not None:
                 return finish
@@ -105,7 +112,7 @@ class JobWait:
     def _result(self, known: KnownJob, goal: Goal, finish: Finish) -> WaitResult:
         details: list[str] = []
         if finish.outcome is Outcome.FAILED:
-            details = self._log(known.failing())
+            details = self._failed_log or self._log(known.failing())
         elif finish.outcome is Outcome.TIMEOUT and not goal.is_over:
             details = self._explained() + self._log(known.failing() or known.unhealthy())
         tasks = tuple(known.tasks[index] for index in sorted(known.tasks))
