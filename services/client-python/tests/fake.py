@@ -87,11 +87,13 @@ class FakeGateway(grpc.GenericRpcHandler):
             yield self._end(answer, context)
 
     def _exec(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        script = self.scripts["Exec"].popleft()
+        if isinstance(script, Refuse):
+            self.requests["Exec"].append(next(requests))
+            self._end(script, context)
         context.send_initial_metadata(())
-        first = next(requests)
-        self.requests["Exec"].append(first)
-        script = self.scripts["Exec"]
-        for answer in script.popleft()(requests) if script else []:
+        self.requests["Exec"].append(next(requests))
+        for answer in script(requests):
             yield self._end(answer, context)
 
     @staticmethod
