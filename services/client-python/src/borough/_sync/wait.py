@@ -136,7 +136,9 @@ class JobWait:
             return []
         # A later attempt of a task that fails may have written nothing yet.
         ended = task.exit.incarnation if task.failures > 0 and task.exit is not None else task.incarnation
-        query = LogQuery(tail_lines=_LINES_MAX, incarnation=ended or None)
+        # A helper that failed has kept the command from its start.
+        helper = task.exit.helper if task.failures > 0 and task.exit is not None else ""
+        query = LogQuery(tail_lines=_LINES_MAX, incarnation=ended or None, helper=helper)
         ref = TaskRef(self._job, task.index)
         try:
             with LogReader(self._caller, ref, query) as reader:
