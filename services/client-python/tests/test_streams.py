@@ -213,6 +213,20 @@ def test_a_wait_that_runs_out_says_what_it_waited_for(face: str, waiting: FakeGa
     run(work())
 
 
+def test_a_wait_shows_the_output_of_the_helper_that_failed(face: str, waiting: FakeGateway) -> None:
+    async def work() -> None:
+        row = task(2, healthy=False, failures=1, exit=task_pb2.Exit(incarnation=3, helper="migrate"))
+        row.state = task_pb2.TASK_STATE_DEAD
+        waiting.scripts["Watch"].append([watch_pb2.WatchResponse(cursor=cursor(2), task=row)])
+        async with connect(face, waiting.address) as client:
+            with pytest.raises(borough.WaitError, match="the last lines of helper migrate of alice/web/0:\n    oops"):
+                await client.jobs.wait("web")
+        (asked,) = waiting.requests["ReadLogs"]
+        assert (asked.helper, asked.incarnation) == ("migrate", 3)
+
+    run(work())
+
+
 def test_a_wait_for_the_end_accepts_every_end(face: str, waiting: FakeGateway) -> None:
     async def work() -> None:
         stopped = watch_pb2.WatchResponse(cursor=cursor(2), job=job(job_pb2.JOB_STATE_STOPPED, 2), actor="user/bob")

@@ -145,7 +145,10 @@ class JobWait:
         except BoroughError:
             return []
         lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
-        return [f"the last lines of {ref}:", *(f"  {line[:300]}" for line in lines[-_LINES_MAX:])] if lines else []
+        if not lines:
+            return []
+        writer = f"helper {helper} of {ref}" if helper else str(ref)
+        return [f"the last lines of {writer}:", *(f"  {line[:300]}" for line in lines[-_LINES_MAX:])]
 
 
 def changed(known: KnownJob, change: Change, own: str) -> None:
