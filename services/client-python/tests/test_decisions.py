@@ -16,7 +16,7 @@ from borough.errors import (
     UnreachableError,
 )
 from borough.outage import Outage, OutageStep
-from borough.retry import RetryPolicy, retry_told, worth_repeating
+from borough.retry import RetryPolicy, overload_pause, worth_repeating
 from borough.rotation import Rotation
 from borough.status import Status, foreign_answer, refusal_of
 from borough.tries import Tries
@@ -62,10 +62,10 @@ def test_a_gateway_that_knows_a_silent_node_is_not_asked_again() -> None:
 
 
 def test_only_an_overloaded_gateway_says_when_to_come_back() -> None:
-    assert retry_told(status(Code.RESOURCE_EXHAUSTED, "OVERLOADED", retry=0.2)) == 0.2
-    assert retry_told(status(Code.RESOURCE_EXHAUSTED, "JOURNAL_FULL", retry=0.2)) is None
-    assert retry_told(status(Code.RESOURCE_EXHAUSTED, "OVERLOADED")) is None
-    assert retry_told(status(Code.UNAVAILABLE, "OVERLOADED", retry=0.2)) is None
+    assert overload_pause(status(Code.RESOURCE_EXHAUSTED, "OVERLOADED", retry=0.2)) == 0.2
+    assert overload_pause(status(Code.RESOURCE_EXHAUSTED, "JOURNAL_FULL", retry=0.2)) is None
+    assert overload_pause(status(Code.RESOURCE_EXHAUSTED, "OVERLOADED")) is None
+    assert overload_pause(status(Code.UNAVAILABLE, "OVERLOADED", retry=0.2)) is None
 
 
 def test_a_failed_gateway_rests_and_longer_each_time() -> None:
@@ -78,7 +78,7 @@ def test_a_failed_gateway_rests_and_longer_each_time() -> None:
     rotation.failed(1, 99, 0)
     assert rotation.choose(99) == 0
     rotation.failed(0, 99, 1)
-    assert rotation.choose(99.1) == 1, "all rest: the one whose rest ends first"
+    assert rotation.choose(99.1) == 1, "all rest: the first rest that ends"
     rotation.answered(0)
     assert rotation.choose(99.2) == 0
 
@@ -199,7 +199,7 @@ def test_details_that_cannot_be_read_are_left_out() -> None:
 def test_an_outage_is_told_once_and_ends() -> None:
     outage = Outage(100, 60)
     assert (outage.left(100), outage.step(102)) == (3, None)
-    assert outage.step(103) is OutageStep.TELL
+    assert outage.step(103) is OutageStep.NOTIFY
     assert outage.step(104) is None and outage.left(110) == 50
     assert outage.step(160) is OutageStep.GIVE_UP
     assert outage.absence(UnreachableError(["a:1"], 1)).gives_up_in == 57
@@ -207,6 +207,6 @@ def test_an_outage_is_told_once_and_ends() -> None:
 
 def test_without_patience_an_outage_never_ends() -> None:
     outage = Outage(0, None)
-    assert outage.step(3) is OutageStep.TELL
+    assert outage.step(3) is OutageStep.NOTIFY
     assert outage.left(4) is None and outage.step(1e9) is None
     assert outage.absence(UnreachableError(["a:1"], 1)).gives_up_in is None

@@ -164,7 +164,7 @@ def task(revision: int, *, healthy: bool, **more: Any) -> task_pb2.Task:
 
 @pytest.fixture
 def waiting(gateway: FakeGateway) -> FakeGateway:
-    """A service whose task is not healthy yet."""
+    """A service with a task that is not healthy yet."""
     running = job(job_pb2.JOB_STATE_RUNNING, 1)
     gateway.defaults["GetJob"] = lambda _: job_pb2.GetJobResponse(job=running, cursor=cursor(1))
     gateway.defaults["ListTasks"] = lambda _: task_pb2.ListTasksResponse(tasks=[task(1, healthy=False)])

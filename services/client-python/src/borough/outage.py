@@ -1,4 +1,4 @@
-"""How long no gateway answers a stream: when its reader is told, and when the client gives up. Pure."""
+"""How long no gateway answers a stream: when its reader is notified, and when the client gives up. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .errors import BoroughError
 
-# The reader is told after so many seconds. A gateway that restarts is mostly back sooner.
-_TOLD_AFTER = 3.0
+# The reader is notified after so many seconds. A gateway that restarts is mostly back sooner.
+_NOTIFIED_AFTER = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Absent:
 class OutageStep(enum.Enum):
     """What an outage has come to."""
 
-    TELL = "tell"
+    NOTIFY = "notify"
     GIVE_UP = "give up"
 
 
@@ -32,25 +32,25 @@ class Outage:
     """The time since a stream broke without a message from any gateway."""
 
     def __init__(self, begun: float, patience: float | None) -> None:
-        self._tell_at: float | None = begun + _TOLD_AFTER
+        self._notify_at: float | None = begun + _NOTIFIED_AFTER
         self._end_at = None if patience is None else begun + patience
         self._patience = patience
 
     def left(self, now: float) -> float | None:
         """The seconds until the next step; None: there is none."""
-        times = [at for at in (self._tell_at, self._end_at) if at is not None]
+        times = [at for at in (self._notify_at, self._end_at) if at is not None]
         return max(0.0, min(times) - now) if times else None
 
     def step(self, now: float) -> OutageStep | None:
         """The step that is due. Each comes once."""
         if self._end_at is not None and now >= self._end_at:
             return OutageStep.GIVE_UP
-        if self._tell_at is not None and now >= self._tell_at:
-            self._tell_at = None
-            return OutageStep.TELL
+        if self._notify_at is not None and now >= self._notify_at:
+            self._notify_at = None
+            return OutageStep.NOTIFY
         return None
 
     def absence(self, error: BoroughError) -> Absent:
-        """What the reader is told."""
-        left = None if self._patience is None else max(0.0, self._patience - _TOLD_AFTER)
+        """What the reader is notified."""
+        left = None if self._patience is None else max(0.0, self._patience - _NOTIFIED_AFTER)
         return Absent(error, left)

@@ -54,7 +54,7 @@ def worth_repeating(status: Status) -> bool:
     return status.broken and code in (Code.UNKNOWN, Code.INTERNAL, Code.CANCELLED)
 
 
-def retry_told(status: Status) -> float | None:
+def overload_pause(status: Status) -> float | None:
     """How many seconds a gateway that has too much to do asks to wait; None for every other status."""
     refusal = status.refusal
     if status.code is Code.RESOURCE_EXHAUSTED and refusal.reason == "OVERLOADED":

@@ -16,7 +16,7 @@ from .errors import (
     UnreachableError,
 )
 from .methods import Method
-from .retry import retry_told, worth_repeating
+from .retry import overload_pause, worth_repeating
 from .status import Status
 
 
@@ -55,11 +55,11 @@ class Tries:
 
         Raises the error of the call if no further try is worth it.
         """
-        told = retry_told(status)
-        if told is not None:
+        asked = overload_pause(status)
+        if asked is not None:
             self._busy = status
             # Those that were refused together do not come back together.
-            return told + self.config.retry.pause(1, random)
+            return asked + self.config.retry.pause(1, random)
         if late or status.silent:
             return 0.0
         if not worth_repeating(status):

@@ -81,7 +81,7 @@ class Exec(AsyncIterator[Output]):
         self._started().feed([*inputs, task_pb2.ExecRequest(stdin_closed=True)])
 
     async def close(self) -> None:
-        """Ends the stream. A command that still runs gets a signal from its node."""
+        """Ends the stream. A command that still runs is killed."""
         if self._duplex is not None:
             await self._duplex.cancel()
 

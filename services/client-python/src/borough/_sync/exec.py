@@ -82,7 +82,7 @@ class Exec(Iterator[Output]):
         self._started().feed([*inputs, task_pb2.ExecRequest(stdin_closed=True)])
 
     def close(self) -> None:
-        """Ends the stream. A command that still runs gets a signal from its node."""
+        """Ends the stream. A command that still runs is killed."""
         if self._duplex is not None:
             self._duplex.cancel()
 

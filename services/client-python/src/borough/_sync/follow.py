@@ -18,7 +18,7 @@ from ..errors import BoroughError, Code, Refusal
 from ..methods import Method
 from ..outage import Absent, Outage, OutageStep
 from ..resumption import Resumption
-from ..retry import retry_told, worth_repeating
+from ..retry import overload_pause, worth_repeating
 from ..status import Status
 from ..tries import failed_once, unreachable
 from ..v1 import Cursor
@@ -86,7 +86,7 @@ class Follower(Generic[S]):
         self._attempts = 0
         self._outage: Outage | None = None
         self._failed: Status | None = None
-        self._is_told = False
+        self._is_notified = False
         self._queued: deque[Followed[S]] = deque()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Follower(Generic[S]):
         return Changed(message) if is_new and kind is not None else None
 
     def _answered(self) -> None:
-        self._attempts, self._outage, self._failed, self._is_told = 0, None, None, False
+        self._attempts, self._outage, self._failed, self._is_notified = 0, None, None, False
 
     def _message(self, until: float | None) -> S | None:
         """The next message. None: something else is to be looked at first."""
@@ -144,11 +144,11 @@ class Follower(Generic[S]):
         stream = self._opened(until)
         if stream is None:
             return None
-        limits = [until, time.monotonic() + _ANSWERED_AFTER if self._is_told else None]
+        limits = [until, time.monotonic() + _ANSWERED_AFTER if self._is_notified else None]
         try:
             message = stream.read(seconds_to(limits))
         except NotYet:
-            if not self._is_told:
+            if not self._is_notified:
                 raise
             if until is not None and time.monotonic() >= until:
                 raise
@@ -211,7 +211,7 @@ class Follower(Generic[S]):
         outage = self._outage
         if step is OutageStep.GIVE_UP or outage is None:
             raise self._unreachable()
-        self._is_told = True
+        self._is_notified = True
         self._queued.append(outage.absence(self._unreachable()))
 
     def _unreachable(self) -> BoroughError:
@@ -234,8 +234,8 @@ class Follower(Generic[S]):
             pause = 0.0 if self._attempts == 1 else config.retry.pause(self._attempts, random.random())
             self._pause_until = now + pause
             return
-        told = retry_told(status) if status is not None else None
-        if status is not None and not worth_repeating(status) and told is None:
+        asked = overload_pause(status) if status is not None else None
+        if status is not None and not worth_repeating(status) and asked is None:
             raise failed_once(config, self._feed.method, status)
         self._caller.note_failure(self._gateway, status or _ENDED)
         self._failed = status or self._failed
@@ -243,7 +243,7 @@ class Follower(Generic[S]):
         step = self._outage.step(now)
         if step is not None:
             self._outage_step(step)
-        self._pause_until = now + (told or 0.0) + config.retry.pause(self._attempts, random.random())
+        self._pause_until = now + (asked or 0.0) + config.retry.pause(self._attempts, random.random())
         if self.resumption.in_snapshot:
             self._queued.append(Void())
 

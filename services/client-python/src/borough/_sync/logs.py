@@ -24,7 +24,7 @@ from ..v1 import LogPart, methods, task_pb2
 from .call import Caller, number
 
 # Tries after which the reader hears of an agent that has just lost its connection. Most agents are back sooner.
-_AWAY_TOLD = 8
+_AWAY_NOTIFIED = 8
 _ENDED = Status(Refusal(Code.UNAVAILABLE, "the stream has ended"))
 
 
@@ -60,7 +60,7 @@ class LogReader(Iterator[LogPart]):
         self._has_answer = False
         self._attempts = 0
         self._outage: Outage | None = None
-        self._told: str | None = None
+        self._notified: str | None = None
 
     def close(self) -> None:
         """Ends the read. Whoever waits for output gets the end of the iteration."""
@@ -92,7 +92,7 @@ class LogReader(Iterator[LogPart]):
                 raise
             if part is None:
                 continue
-            self._attempts, self._outage, self._told, self._has_answer = 0, None, None, True
+            self._attempts, self._outage, self._notified, self._has_answer = 0, None, None, True
             self._resumption.delivered(part)
             if part.end:
                 self.close()
@@ -161,22 +161,22 @@ class LogReader(Iterator[LogPart]):
         if refusal.is_agent_away:
             # A gateway that says so answers.
             self._outage = None
-            if refusal.reason != "AGENT_AWAY" or self._attempts >= _AWAY_TOLD:
-                self._tell(refusal.reason, AgentAway(refusal))
+            if refusal.reason != "AGENT_AWAY" or self._attempts >= _AWAY_NOTIFIED:
+                self._notify(refusal.reason, AgentAway(refusal))
         else:
             self._outage = self._outage or Outage(now, config.patience)
             step = self._outage.step(now)
             error = unreachable(config, methods.READ_LOGS, self._attempts, status)
             if step is OutageStep.GIVE_UP:
                 raise error
-            if step is OutageStep.TELL:
-                self._tell("gateway", self._outage.absence(error))
+            if step is OutageStep.NOTIFY:
+                self._notify("gateway", self._outage.absence(error))
         self._closed.wait(config.retry.pause(self._attempts, random.random()))
 
-    def _tell(self, what: str, wait: LogWait) -> None:
-        if self._on_wait is not None and self._told != what:
+    def _notify(self, what: str, wait: LogWait) -> None:
+        if self._on_wait is not None and self._notified != what:
             self._on_wait(wait)
-        self._told = what
+        self._notified = what
 
     def __iter__(self) -> LogReader:
         return self
