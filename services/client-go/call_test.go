@@ -238,6 +238,19 @@ func TestASilentGatewayCostsOnlyItsShareOfTheTime(t *testing.T) {
 	}
 }
 
+func TestAGatewayThatWasLeftIsTriedBeforeTheTimeIsOver(t *testing.T) {
+	gateway := fake.New(t)
+	got := onSubmit(gateway)
+	client := clientOf(t, Config{Deadline: 4 * time.Second}, gateway.Address, silentAddress(t))
+	// Nobody has seen yet that it works again.
+	client.shared.pool.mu.Lock()
+	client.shared.pool.rotation.failed(0)
+	client.shared.pool.mu.Unlock()
+	if _, err := client.SubmitJob(t.Context(), &JobSpec{Name: "web"}); err != nil || len(got.all()) != 1 {
+		t.Fatal(err)
+	}
+}
+
 func TestADeadlineSaysWhetherSomethingMayHaveChanged(t *testing.T) {
 	client := clientOf(t, Config{Deadline: 200 * time.Millisecond}, silentAddress(t))
 	_, change := client.SubmitJob(t.Context(), &JobSpec{Name: "web"})

@@ -114,7 +114,7 @@ func (f *follower[M]) patience() time.Duration {
 	case f.opened:
 		return 0
 	}
-	limit := f.client.config().Deadline
+	limit := f.client.shared.pool.openLimit(f.client.config().Deadline)
 	if next := f.outage.next(time.Now(), f.client.config().WatchPatience); next > 0 {
 		limit = min(limit, next)
 	}

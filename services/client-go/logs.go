@@ -154,7 +154,7 @@ func (r *logReader) next(ctx context.Context) (*LogPart, error) {
 	}
 	var timeout <-chan time.Time
 	if !r.opened {
-		timer := time.NewTimer(r.client.config().Deadline)
+		timer := time.NewTimer(r.client.shared.pool.openLimit(r.client.config().Deadline))
 		defer timer.Stop()
 		timeout = timer.C
 	}

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// A peer that vanished is noticed within fifteen seconds, also by idle watches.
+	// A peer that vanished is noticed within 13 s, also by idle watches. grpc allows no shorter interval.
 	keepaliveInterval = 10 * time.Second
-	keepaliveTimeout  = 5 * time.Second
+	keepaliveTimeout  = 3 * time.Second
 	// The pause before a gateway that failed is checked, doubled up to the longest.
 	checkPauseInitial = 500 * time.Millisecond
-	checkPauseMax     = 15 * time.Second
+	checkPauseMax     = 5 * time.Second
 	checkTimeout      = 2 * time.Second
 	// The bounds that gateways keep too.
 	requestBytesMax  = 4 << 20
@@ -140,6 +140,11 @@ func (g *gateway) serves(ctx context.Context) bool {
 		return answer.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
 	return ctx.Err() == nil && judge(asRefusal(err)) != verdictRepeat
+}
+
+// openLimit is how long a stream may take to open: a gateway that says nothing gets only its share of a deadline.
+func (p *pool) openLimit(deadline time.Duration) time.Duration {
+	return deadline / time.Duration(len(p.gateways))
 }
 
 // foreign reports whether what answers at one of the addresses speaks another protocol.

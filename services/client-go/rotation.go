@@ -44,21 +44,14 @@ func (r *rotation) answered(gateway int) {
 	}
 }
 
-// untried counts the gateways that a call has not tried: those that work, or all of them if none works. It is at least
-// 1. The time that is left is divided by it.
+// untried counts the gateways that a call has not tried, at least 1. The time that is left is divided by it. Those that
+// have failed have a share too: they may be back, and the one in use may be silent.
 func (r *rotation) untried(tried map[int]bool) int {
-	works, any := 0, 0
-	for gateway, away := range r.away {
-		if tried[gateway] {
-			continue
-		}
-		any++
-		if !away {
-			works++
+	count := 0
+	for gateway := range r.away {
+		if !tried[gateway] {
+			count++
 		}
 	}
-	if works == 0 {
-		works = any
-	}
-	return max(1, works)
+	return max(1, count)
 }

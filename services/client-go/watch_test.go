@@ -300,6 +300,18 @@ func TestAWatchSaysOnceThatNoGatewayAnswersAndGivesUp(t *testing.T) {
 	}
 }
 
+func TestAWatchOpensOnTheNextGatewayIfOneIsSilent(t *testing.T) {
+	gateway := fake.New(t)
+	gateway.On("WatchEndpoints", newNames(rand.New(rand.NewPCG(1, 1))).serve(func() bool { return false }))
+	client := clientOf(t, Config{Deadline: time.Second}, silentAddress(t), gateway.Address)
+	for item, err := range client.WatchEndpoints(t.Context(), JobRef{Name: "web"}, nil) {
+		if _, is := item.(EndpointSnapshot); !is || err != nil {
+			t.Errorf("%v, %v", item, err)
+		}
+		break
+	}
+}
+
 func TestARefusalEndsAWatch(t *testing.T) {
 	gateway := fake.New(t)
 	gateway.On("WatchEndpoints", fake.Stream(func(context.Context, *pb.WatchEndpointsRequest, func(*pb.WatchEndpointsResponse) error) error {
