@@ -252,6 +252,35 @@ func (b *JobBuilder) After(job string) *JobBuilder {
 	return b
 }
 
+// UnavailableMax bounds how many tasks may be away while a rollout, a drain or a taint ends others.
+func (b *JobBuilder) UnavailableMax(tasks int) *JobBuilder {
+	most := whole[uint32](b, "update.unavailable_max", int64(tasks), countAccepted)
+	b.update().UnavailableMax = &most
+	return b
+}
+
+// SurgeMax lets a rollout run so many tasks beside the job's own until it is done.
+func (b *JobBuilder) SurgeMax(tasks int) *JobBuilder {
+	most := whole[uint32](b, "update.surge_max", int64(tasks), countAccepted)
+	b.update().SurgeMax = &most
+	return b
+}
+
+// Canaries lets so many tasks beside the job's own try a new version first. [Client.PromoteRollout] brings it to the
+// others.
+func (b *JobBuilder) Canaries(tasks int) *JobBuilder {
+	b.update().Canaries = whole[uint32](b, "update.canaries", int64(tasks), countAccepted)
+	return b
+}
+
+// update has the rules of rollouts, with their defaults.
+func (b *JobBuilder) update() *pb.UpdateSpec {
+	if b.spec.Update == nil {
+		b.spec.Update = &pb.UpdateSpec{HealthyAfterMs: 10_000, FailuresMax: 2, OnFailure: pb.UpdateSpec_REVERT}
+	}
+	return b.spec.Update
+}
+
 // Customize changes the spec itself, for fields that the builder has no method for. The gateway checks those.
 func (b *JobBuilder) Customize(change func(*JobSpec)) *JobBuilder {
 	change(b.spec)

@@ -50,7 +50,7 @@ func TestEachMethodSetsItsField(t *testing.T) {
 		MemoryBytes(32*MiB).Devices("gpu", 500).Ports("http", "admin").FixedPort("raft", 8000).Env("A", "b").
 		WorkingDirectory("/srv").Label("app", "web").Description("the shop").MaxAttempts(7).
 		Restart(pb.RestartSpec_NEVER).Grace(2*time.Second).DrainDelay(time.Second).ProgressDeadline(time.Minute).
-		Weight(9).CheckTCP("raft").Require("rack", "r1", "r2").Spread("node.name").After("seed").
+		UnavailableMax(2).SurgeMax(1).Canaries(0).Weight(9).CheckTCP("raft").Require("rack", "r1", "r2").Spread("node.name").After("seed").
 		Customize(func(spec *JobSpec) { spec.Queue = "research" }).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +70,8 @@ func TestEachMethodSetsItsField(t *testing.T) {
 		{"drain delay", spec.GetDrainDelayMs(), uint64(1000)}, {"progress", spec.GetProgressDeadlineMs(), uint64(60_000)},
 		{"weight", task.GetWeight(), uint32(9)}, {"probe", task.GetHealth().GetTcp().GetPort(), "raft"},
 		{"constraint", spec.GetConstraints()[0].GetValues()[1], "r2"}, {"spread", spec.GetSpread()[0].GetAttribute(), "node.name"},
+		{"unavailable", spec.GetUpdate().GetUnavailableMax(), uint32(2)}, {"surge", spec.GetUpdate().GetSurgeMax(), uint32(1)},
+		{"healthy after", spec.GetUpdate().GetHealthyAfterMs(), uint64(10_000)}, {"failures", spec.GetUpdate().GetFailuresMax(), uint32(2)},
 		{"after", spec.GetAfter()[0].GetJob(), "seed"}, {"queue", spec.GetQueue(), "research"},
 	} {
 		if test.got != test.set {
@@ -117,6 +119,7 @@ func TestWhatIsWrongIsNamedWithWhatIsAccepted(t *testing.T) {
 		{service().Grace(time.Microsecond), "task.grace_ms", "1µs"},
 		{service().DrainDelay(-time.Second), "drain_delay_ms", "-1s"},
 		{service().ProgressDeadline(time.Millisecond), "progress_deadline_ms", "1 ms"},
+		{service().SurgeMax(-1), "update.surge_max", "-1"},
 		{service().Weight(256), "task.weight", "256"},
 		{service().MaxAttempts(-1), "restart.attempts_max", "-1"},
 		{service().CheckHTTP("http", "/"), "task.health.http.port", `"http"`},

@@ -55,7 +55,8 @@ func (c *Client) callWithin(
 		if refused == nil {
 			return nil
 		}
-		if ctx.Err() != nil {
+		// An answer that came in time counts also if the time is over now.
+		if ctx.Err() != nil && (refused.Code == codes.DeadlineExceeded || refused.Code == codes.Canceled) {
 			return c.overdue(caller, &made)
 		}
 		pause, err := c.failed(&made, refused)
@@ -137,7 +138,7 @@ func (c *Client) failed(made *tries, refused *RefusedError) (time.Duration, erro
 // overdue is the error of a call when its time is over, or when the caller has cancelled it.
 func (c *Client) overdue(caller context.Context, made *tries) error {
 	if errors.Is(caller.Err(), context.Canceled) {
-		return c.ended(caller, made.method)
+		return c.ended(caller, made.method, made.begun)
 	}
 	switch {
 	case made.busy != nil:
@@ -151,9 +152,9 @@ func (c *Client) overdue(caller context.Context, made *tries) error {
 }
 
 // ended is the error of a call whose context the caller has ended.
-func (c *Client) ended(ctx context.Context, method string) error {
+func (c *Client) ended(ctx context.Context, method string, begun time.Time) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return c.deadlineError(&tries{method: method, limit: c.config().Deadline})
+		return c.deadlineError(&tries{method: method, limit: time.Since(begun)})
 	}
 	return fmt.Errorf("%s: %w", method, context.Canceled)
 }
@@ -185,6 +186,9 @@ func (c *Client) unanswered(made *tries) error {
 
 // meaning is the error of a refusal.
 func (c *Client) meaning(refused *RefusedError) error {
+	if c.shared.pool.isClosed() {
+		return ErrClosed
+	}
 	if what := foreignAnswer(refused); what != "" {
 		return &NotGatewayError{Gateways: c.Gateways(), What: what}
 	}

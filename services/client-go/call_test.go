@@ -1,9 +1,13 @@
 package borough
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -305,6 +309,35 @@ func TestTheTokenIsSentAndNeverShown(t *testing.T) {
 	_, err = clientOf(t, Config{}, gateway.Address).GetJob(t.Context(), JobRef{Name: "web"})
 	if !errors.As(err, &token) || len(sent) != 0 {
 		t.Errorf("%v, and %q was sent", err, sent)
+	}
+}
+
+func TestAConfigurationDoesNotShowItsToken(t *testing.T) {
+	config := Config{Token: "s3cret"}
+	json, err := json.Marshal(struct{ Token Secret }{config.Token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("config", "token", config.Token)
+	for _, shown := range []string{fmt.Sprintf("%v %+v %#v %s", config, config, config, config.Token), string(json), log.String()} {
+		if strings.Contains(shown, "s3cret") {
+			t.Error(shown)
+		}
+	}
+}
+
+func TestAClosedClientSaysSo(t *testing.T) {
+	gateway := fake.New(t)
+	client := clientOf(t, Config{}, gateway.Address)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.GetJob(t.Context(), JobRef{Name: "web"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Collect(client.WatchEndpoints(t.Context(), JobRef{Name: "web"}, nil)); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -7,17 +7,16 @@ import (
 	pb "example.invalid/borough/services/client-go/boroughpb"
 )
 
-// Cells returns every cell that the gateway serves.
+// Cells returns every cell that the gateway serves, with the measured loads of their nodes.
 func (c *Client) Cells(ctx context.Context) ([]*Cell, error) {
 	answer := new(pb.ListCellsResponse)
 	err := c.call(ctx, pb.CellService_ListCells_FullMethodName, &pb.ListCellsRequest{Context: c.reading(), Load: true}, answer)
 	return answer.GetCells(), err
 }
 
-// GetCell returns the cell of the client, with the measured loads of its nodes, and the cursor from which a watch
-// misses nothing.
+// GetCell returns the cell of the client, and the cursor from which a watch misses nothing.
 func (c *Client) GetCell(ctx context.Context) (*Cell, *Cursor, error) {
-	request := &pb.GetCellRequest{Context: c.reading(), Name: c.cell, Load: true}
+	request := &pb.GetCellRequest{Context: c.reading(), Name: c.cell}
 	answer := new(pb.GetCellResponse)
 	if err := c.call(ctx, pb.CellService_GetCell_FullMethodName, request, answer); err != nil {
 		return nil, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 
 	"google.golang.org/grpc/metadata"
@@ -44,7 +45,10 @@ func New(config Config) (*Client, error) {
 	return &Client{shared: &shared{config, pool, token}, user: config.User, cell: config.Cell}, nil
 }
 
-// Close ends all connections, also those of the copies of the client. Calls and watches that go on fail.
+// ErrClosed is the error of a call with a client that is closed.
+var ErrClosed = errors.New("the client is closed")
+
+// Close ends all connections, also those of the copies of the client. Calls and watches that go on end with [ErrClosed].
 func (c *Client) Close() error {
 	c.shared.pool.close()
 	return nil

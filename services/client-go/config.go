@@ -19,7 +19,7 @@ type Config struct {
 	Cell string
 
 	// Token is the secret that proves who the caller is. It excludes TokenFile.
-	Token string
+	Token Secret
 	// TokenFile is a file with the token. The client reads it again when it is older than some seconds.
 	TokenFile string
 	// TLS encrypts the connections. Nil: plain HTTP/2.
@@ -36,6 +36,20 @@ type Config struct {
 	// Logger gets a line for each try that fails, at the level debug. Nil: none.
 	Logger *slog.Logger
 }
+
+// Secret is a text that neither logs nor formatted values show.
+type Secret string
+
+const secretShown = "(secret)"
+
+// String hides the text.
+func (Secret) String() string { return secretShown }
+
+// GoString hides the text.
+func (Secret) GoString() string { return secretShown }
+
+// MarshalText hides the text.
+func (Secret) MarshalText() ([]byte, error) { return []byte(secretShown), nil }
 
 // TLS names the PEM files for encrypted connections. The client reads the certificate and its key again for each
 // connection, so they can be renewed in place.

@@ -20,5 +20,5 @@
 //   - [NotGatewayError]: something else answers at the address
 //   - [WaitError]: a job did not reach what [Client.WaitJob] waits for
 //
-// If the caller cancels the context, the error matches [context.Canceled].
+// A call with a closed client returns [ErrClosed]. If the caller cancels the context, the error matches [context.Canceled].
 package borough

@@ -49,7 +49,7 @@ func (e ExecExit) String() string {
 // Exec runs a command in the environment of a running task, and waits for its end. It is never repeated once a gateway
 // may have it, so the command never runs twice. If the context ends, the command is ended.
 func (c *Client) Exec(ctx context.Context, task TaskRef, command []string, streams ExecIO) (ExecExit, error) {
-	caller := ctx
+	caller, begun := ctx, time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	open := &pb.ExecOpen{
@@ -75,7 +75,7 @@ func (c *Client) Exec(ctx context.Context, task TaskRef, command []string, strea
 	case err == nil:
 		return exit, nil
 	case caller.Err() != nil:
-		return ExecExit{}, c.ended(caller, "Exec")
+		return ExecExit{}, c.ended(caller, "Exec", begun)
 	default:
 		return ExecExit{}, c.execError(err)
 	}
@@ -94,7 +94,7 @@ func (c *Client) openExec(ctx context.Context, open *pb.ExecOpen) (pb.TaskServic
 		}
 		// Nothing was sent, since there is no stream.
 		if ctx.Err() != nil {
-			return nil, c.ended(ctx, "Exec")
+			return nil, c.ended(ctx, "Exec", made.begun)
 		}
 		refused := asRefusal(err)
 		if gatewayFailed(refused) {
@@ -105,7 +105,7 @@ func (c *Client) openExec(ctx context.Context, open *pb.ExecOpen) (pb.TaskServic
 			return nil, err
 		}
 		if !sleep(ctx, pause) {
-			return nil, c.ended(ctx, "Exec")
+			return nil, c.ended(ctx, "Exec", made.begun)
 		}
 	}
 }

@@ -164,6 +164,12 @@ func (p *pool) close() {
 	}
 }
 
+func (p *pool) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
 // sleep waits. It returns false if the context has ended before.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)

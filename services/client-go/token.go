@@ -35,7 +35,7 @@ func newTokenSource(config Config) (*tokenSource, error) {
 		}
 		return &tokenSource{file: config.TokenFile, text: text, read: time.Now()}, nil
 	case config.Token != "":
-		text, err := tokenChecked("Config.Token", config.Token)
+		text, err := tokenChecked("Config.Token", string(config.Token))
 		if err != nil {
 			return nil, err
 		}

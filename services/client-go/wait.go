@@ -160,6 +160,7 @@ func (w *waiting) list(ctx context.Context) (*Cursor, error) {
 
 // watch follows the rows. It returns nothing if they must be listed again.
 func (w *waiting) watch(ctx context.Context, cursor *Cursor) (*Waited, error) {
+	begun := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -190,7 +191,7 @@ func (w *waiting) watch(ctx context.Context, cursor *Cursor) (*Waited, error) {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, w.client.ended(ctx, "WaitJob")
+			return nil, w.client.ended(ctx, "WaitJob", begun)
 		case <-timer.C:
 		case got, more := <-items:
 			timer.Stop()

@@ -60,7 +60,7 @@ func newRun(world *world) (*run, error) {
 // newClient replaces the client. What the step leaves out is as at the begin of a scenario.
 func (r *run) newClient(s *step) error {
 	config := borough.Config{
-		Gateways: r.world.Gateways, Token: r.world.Token, User: r.world.User, Cell: r.world.Cell,
+		Gateways: r.world.Gateways, Token: borough.Secret(r.world.Token), User: r.world.User, Cell: r.world.Cell,
 		Deadline: time.Duration(s.Deadline) * time.Millisecond, Retry: borough.RetryPolicy{AttemptsMax: s.Attempts},
 	}
 	if s.TLS {
@@ -79,7 +79,7 @@ func (r *run) newClient(s *step) error {
 		}
 	}
 	if s.Token != nil {
-		config.Token = *s.Token
+		config.Token = borough.Secret(*s.Token)
 		if *s.Token == "none" {
 			config.Token = ""
 		}
@@ -163,7 +163,7 @@ func (r *run) cleanUp() error {
 		failures = append(failures, client.Close())
 	}
 	direct, err := borough.New(borough.Config{
-		Gateways: []string{r.world.Direct}, Token: r.world.Token, User: r.world.User, Cell: r.world.Cell,
+		Gateways: []string{r.world.Direct}, Token: borough.Secret(r.world.Token), User: r.world.User, Cell: r.world.Cell,
 	})
 	if err != nil {
 		return errors.Join(append(failures, err)...)
