@@ -9,8 +9,9 @@ import (
 
 // Cells returns every cell that the gateway serves, with the measured loads of their nodes.
 func (c *Client) Cells(ctx context.Context) ([]*Cell, error) {
+	request := &pb.ListCellsRequest{Context: c.reading(), Load: true}
 	answer := new(pb.ListCellsResponse)
-	err := c.call(ctx, pb.CellService_ListCells_FullMethodName, &pb.ListCellsRequest{Context: c.reading(), Load: true}, answer)
+	err := c.call(ctx, pb.CellService_ListCells_FullMethodName, request, answer)
 	return answer.GetCells(), err
 }
 

@@ -112,8 +112,9 @@ func checkTask(invalid *invalidFields, task *pb.TaskSpec) {
 		invalid.require(fine, "task.working_directory", quoted(*path), "an absolute path")
 	}
 	resources := task.GetResources()
-	invalid.require(resources.GetCpuMillis() > 0, "task.resources.cpu", text(resources.GetCpuMillis()), cpuAccepted)
-	invalid.require(resources.GetMemoryBytes() >= MiB, "task.resources.memory", text(resources.GetMemoryBytes()), memoryAccepted)
+	cpu, memory := resources.GetCpuMillis(), resources.GetMemoryBytes()
+	invalid.require(cpu > 0, "task.resources.cpu", text(cpu), cpuAccepted)
+	invalid.require(memory >= MiB, "task.resources.memory", text(memory), memoryAccepted)
 	for _, kind := range slices.Sorted(maps.Keys(resources.GetDeviceMillis())) {
 		millis := resources.GetDeviceMillis()[kind]
 		fine := millis > 0 && (millis <= 1000 || millis%1000 == 0)

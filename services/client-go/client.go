@@ -48,7 +48,8 @@ func New(config Config) (*Client, error) {
 // ErrClosed is the error of a call with a client that is closed.
 var ErrClosed = errors.New("the client is closed")
 
-// Close ends all connections, also those of the copies of the client. Calls and watches that go on end with [ErrClosed].
+// Close ends all connections, also those of the copies of the client. Calls and watches that go on end with
+// [ErrClosed].
 func (c *Client) Close() error {
 	c.shared.pool.close()
 	return nil

@@ -20,5 +20,6 @@
 //   - [NotGatewayError]: something else answers at the address
 //   - [WaitError]: a job did not reach what [Client.WaitJob] waits for
 //
-// A call with a closed client returns [ErrClosed]. If the caller cancels the context, the error matches [context.Canceled].
+// A call with a closed client returns [ErrClosed]. If the caller cancels the context, the error matches
+// [context.Canceled].
 package borough

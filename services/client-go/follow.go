@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	pb "example.invalid/borough/services/client-go/boroughpb"
@@ -15,7 +14,7 @@ import (
 // feed is a kind of watch: how to open it, and how to read its messages.
 type feed[M any] struct {
 	method string
-	open   func(ctx context.Context, conn grpc.ClientConnInterface, resume *pb.Cursor) (grpc.ServerStreamingClient[M], error)
+	open   func(resume *pb.Cursor) opener[M]
 	cursor func(*M) *pb.Cursor
 	// more: further changes of the same commit follow, with the same cursor.
 	more func(*M) bool
@@ -68,10 +67,7 @@ func (f *follower[M]) next(ctx context.Context) (*followed[M], error) {
 			return item, err
 		}
 		if f.source == nil {
-			resume := f.reopened()
-			f.source = openSource(ctx, f.client, func(ctx context.Context, conn grpc.ClientConnInterface) (grpc.ServerStreamingClient[M], error) {
-				return f.feed.open(ctx, conn, resume)
-			})
+			f.source = openSource(ctx, f.client, f.feed.open(f.reopened()))
 		}
 		item, err := f.step(ctx)
 		if item != nil || err != nil {

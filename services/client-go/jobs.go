@@ -61,7 +61,9 @@ func (c *Client) SubmitJob(ctx context.Context, spec *JobSpec, options ...Change
 	if answer.GetJob() == nil {
 		return nil, incompleteError("SubmitJob", "job")
 	}
-	return &Submitted{answer.GetJob(), answer.GetChanged(), answer.GetDiff(), answer.GetWarnings(), answer.GetCursor()}, nil
+	return &Submitted{
+		answer.GetJob(), answer.GetChanged(), answer.GetDiff(), answer.GetWarnings(), answer.GetCursor(),
+	}, nil
 }
 
 // owned is a spec with the user of the client, if it has none.

@@ -148,9 +148,10 @@ type logReader struct {
 func (r *logReader) next(ctx context.Context) (*LogPart, error) {
 	if r.source == nil {
 		request := r.place.request
-		r.source = openSource(ctx, r.client, func(ctx context.Context, conn grpc.ClientConnInterface) (grpc.ServerStreamingClient[pb.ReadLogsResponse], error) {
+		open := func(ctx context.Context, conn grpc.ClientConnInterface) (answers[pb.ReadLogsResponse], error) {
 			return pb.NewTaskServiceClient(conn).ReadLogs(ctx, request)
-		})
+		}
+		r.source = openSource(ctx, r.client, open)
 	}
 	var timeout <-chan time.Time
 	if !r.opened {

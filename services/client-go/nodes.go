@@ -44,6 +44,12 @@ type nodeAnswer interface {
 }
 
 func (c *Client) node(
+	ctx context.Context, method string, request proto.Message, answer nodeAnswer,
+) (*Node, error) {
+	return c.nodeWithin(ctx, c.config().Deadline, method, request, answer)
+}
+
+func (c *Client) nodeWithin(
 	ctx context.Context, limit time.Duration, method string, request proto.Message, answer nodeAnswer,
 ) (*Node, error) {
 	err := c.callWithin(ctx, limit, method, request, answer)
@@ -56,19 +62,19 @@ func (c *Client) node(
 // GetNode returns a node.
 func (c *Client) GetNode(ctx context.Context, name string) (*Node, error) {
 	request := &pb.GetNodeRequest{Context: c.reading(), Cell: c.cell, Name: name}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_GetNode_FullMethodName, request, new(pb.GetNodeResponse))
+	return c.node(ctx, pb.NodeService_GetNode_FullMethodName, request, new(pb.GetNodeResponse))
 }
 
 // CordonNode places nothing on a node after it returns. Its tasks stay.
 func (c *Client) CordonNode(ctx context.Context, name string, options ...ChangeOption) (*Node, error) {
 	request := &pb.CordonNodeRequest{Context: c.changing(changeOf(options)), Cell: c.cell, Name: name}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_CordonNode_FullMethodName, request, new(pb.CordonNodeResponse))
+	return c.node(ctx, pb.NodeService_CordonNode_FullMethodName, request, new(pb.CordonNodeResponse))
 }
 
 // UncordonNode lets a node take tasks again. It ends a drain.
 func (c *Client) UncordonNode(ctx context.Context, name string, options ...ChangeOption) (*Node, error) {
 	request := &pb.UncordonNodeRequest{Context: c.changing(changeOf(options)), Cell: c.cell, Name: name}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_UncordonNode_FullMethodName, request, new(pb.UncordonNodeResponse))
+	return c.node(ctx, pb.NodeService_UncordonNode_FullMethodName, request, new(pb.UncordonNodeResponse))
 }
 
 // DrainMode says how a drain treats tasks without room elsewhere.
@@ -86,7 +92,7 @@ func (c *Client) DrainNode(ctx context.Context, name string, mode DrainMode, opt
 	request := &pb.DrainNodeRequest{
 		Context: c.changing(changeOf(options)), Cell: c.cell, Name: name, Force: bool(mode),
 	}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_DrainNode_FullMethodName, request, new(pb.DrainNodeResponse))
+	return c.node(ctx, pb.NodeService_DrainNode_FullMethodName, request, new(pb.DrainNodeResponse))
 }
 
 // TaintNode sets taints. A taint of the same key and effect gets the new value.
@@ -94,7 +100,7 @@ func (c *Client) TaintNode(ctx context.Context, name string, taints []*Taint, op
 	request := &pb.TaintNodeRequest{
 		Context: c.changing(changeOf(options)), Cell: c.cell, Name: name, Taints: taints,
 	}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_TaintNode_FullMethodName, request, new(pb.TaintNodeResponse))
+	return c.node(ctx, pb.NodeService_TaintNode_FullMethodName, request, new(pb.TaintNodeResponse))
 }
 
 // UntaintNode removes taints. A missing one is no error.
@@ -104,7 +110,7 @@ func (c *Client) UntaintNode(
 	request := &pb.UntaintNodeRequest{
 		Context: c.changing(changeOf(options)), Cell: c.cell, Name: name, Taints: taints,
 	}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_UntaintNode_FullMethodName, request, new(pb.UntaintNodeResponse))
+	return c.node(ctx, pb.NodeService_UntaintNode_FullMethodName, request, new(pb.UntaintNodeResponse))
 }
 
 // LabelNode sets and removes labels of a node. A label to remove that is missing is no error.
@@ -114,7 +120,7 @@ func (c *Client) LabelNode(
 	request := &pb.LabelNodeRequest{
 		Context: c.changing(changeOf(options)), Cell: c.cell, Name: name, Labels: set, Remove: remove,
 	}
-	return c.node(ctx, c.config().Deadline, pb.NodeService_LabelNode_FullMethodName, request, new(pb.LabelNodeResponse))
+	return c.node(ctx, pb.NodeService_LabelNode_FullMethodName, request, new(pb.LabelNodeResponse))
 }
 
 // AdmitNode gives a node to the agent with this identity (DURABLE@MACHINE), because the machine of the recorded one is
@@ -123,12 +129,13 @@ func (c *Client) AdmitNode(ctx context.Context, name, identity string, options .
 	request := &pb.AdmitNodeRequest{
 		Context: c.changing(changeOf(options)), Cell: c.cell, Name: name, Identity: identity,
 	}
-	return c.node(ctx, silenceDeadline, pb.NodeService_AdmitNode_FullMethodName, request, new(pb.AdmitNodeResponse))
+	return c.nodeWithin(ctx, silenceDeadline, pb.NodeService_AdmitNode_FullMethodName, request, new(pb.AdmitNodeResponse))
 }
 
 // RemoveNode forgets a node that is gone. The gateway first watches for reports of its agent, which takes up to a
 // minute. It refuses with FAILED_PRECONDITION while the node could be given tasks, has some, or its agent reports.
 func (c *Client) RemoveNode(ctx context.Context, name string, options ...ChangeOption) error {
 	request := &pb.RemoveNodeRequest{Context: c.changing(changeOf(options)), Cell: c.cell, Name: name}
-	return c.callWithin(ctx, silenceDeadline, pb.NodeService_RemoveNode_FullMethodName, request, new(pb.RemoveNodeResponse))
+	answer := new(pb.RemoveNodeResponse)
+	return c.callWithin(ctx, silenceDeadline, pb.NodeService_RemoveNode_FullMethodName, request, answer)
 }

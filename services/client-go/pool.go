@@ -70,7 +70,9 @@ func newPool(config Config) (*pool, error) {
 			grpc.WithUserAgent("borough-go"),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				// The retry policy paces the calls. This one only keeps the connection from being tried in a tight loop.
-				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				Backoff: backoff.Config{
+					BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
+				},
 				MinConnectTimeout: config.ConnectTimeout,
 			}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{

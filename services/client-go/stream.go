@@ -22,8 +22,11 @@ type received[M any] struct {
 	refused *RefusedError
 }
 
+// answers is a stream of answers to one request.
+type answers[M any] = grpc.ServerStreamingClient[M]
+
 // opener opens a stream over a connection.
-type opener[M any] func(ctx context.Context, conn grpc.ClientConnInterface) (grpc.ServerStreamingClient[M], error)
+type opener[M any] func(ctx context.Context, conn grpc.ClientConnInterface) (answers[M], error)
 
 // openSource opens a stream on the gateway in use. Whoever reads it decides whether that gateway has failed.
 func openSource[M any](ctx context.Context, c *Client, open opener[M]) *source[M] {

@@ -109,10 +109,13 @@ func (c *Client) WatchEndpoints(ctx context.Context, job JobRef, resume *Cursor)
 func (c *Client) endpointFeed(job JobRef) feed[pb.WatchEndpointsResponse] {
 	return feed[pb.WatchEndpointsResponse]{
 		method: "WatchEndpoints",
-		open: func(ctx context.Context, conn grpc.ClientConnInterface, resume *pb.Cursor) (grpc.ServerStreamingClient[pb.WatchEndpointsResponse], error) {
-			return pb.NewNameServiceClient(conn).WatchEndpoints(ctx, &pb.WatchEndpointsRequest{
+		open: func(resume *pb.Cursor) opener[pb.WatchEndpointsResponse] {
+			request := &pb.WatchEndpointsRequest{
 				Context: c.reading(), Cell: c.cell, User: c.owner(job), Job: job.Name, Resume: resume,
-			})
+			}
+			return func(ctx context.Context, conn grpc.ClientConnInterface) (answers[pb.WatchEndpointsResponse], error) {
+				return pb.NewNameServiceClient(conn).WatchEndpoints(ctx, request)
+			}
 		},
 		cursor: (*pb.WatchEndpointsResponse).GetCursor,
 		more:   (*pb.WatchEndpointsResponse).GetMore,
@@ -214,10 +217,11 @@ func (c *Client) WatchCell(ctx context.Context, filter *WatchFilter, resume *Cur
 func (c *Client) cellFeed(filter *WatchFilter) feed[pb.WatchResponse] {
 	return feed[pb.WatchResponse]{
 		method: "Watch",
-		open: func(ctx context.Context, conn grpc.ClientConnInterface, resume *pb.Cursor) (grpc.ServerStreamingClient[pb.WatchResponse], error) {
-			return pb.NewWatchServiceClient(conn).Watch(ctx, &pb.WatchRequest{
-				Context: c.reading(), Cell: c.cell, Resume: resume, Filter: filter,
-			})
+		open: func(resume *pb.Cursor) opener[pb.WatchResponse] {
+			request := &pb.WatchRequest{Context: c.reading(), Cell: c.cell, Resume: resume, Filter: filter}
+			return func(ctx context.Context, conn grpc.ClientConnInterface) (answers[pb.WatchResponse], error) {
+				return pb.NewWatchServiceClient(conn).Watch(ctx, request)
+			}
 		},
 		cursor: (*pb.WatchResponse).GetCursor,
 		more:   (*pb.WatchResponse).GetMore,

@@ -44,13 +44,16 @@ type builder struct{ client *borough.Client }
 func (b *builder) Scheme() string { return Scheme }
 
 // Build follows the endpoints of a target.
-func (b *builder) Build(target resolver.Target, conn resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+func (b *builder) Build(
+	target resolver.Target, conn resolver.ClientConn, _ resolver.BuildOptions,
+) (resolver.Resolver, error) {
 	name, err := parse(target, b.client)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &following{client: b.client.WithCell(name.cell), name: name, conn: conn, cancel: cancel, done: make(chan struct{})}
+	client := b.client.WithCell(name.cell)
+	r := &following{client: client, name: name, conn: conn, cancel: cancel, done: make(chan struct{})}
 	go r.run(ctx)
 	return r, nil
 }

@@ -47,8 +47,12 @@ func (e *expected) compare(err error) error {
 	if e.Reason != nil && (refused == nil || refused.Reason != *e.Reason) {
 		return differs("reason", *e.Reason, fmt.Sprint(refused))
 	}
-	if fields := fieldsOf(err); e.Field != nil && !slices.ContainsFunc(fields, func(field string) bool { return strings.Contains(field, *e.Field) }) {
-		return differs("field", *e.Field, strings.Join(fields, ", "))
+	if e.Field != nil {
+		fields := fieldsOf(err)
+		names := func(field string) bool { return strings.Contains(field, *e.Field) }
+		if !slices.ContainsFunc(fields, names) {
+			return differs("field", *e.Field, strings.Join(fields, ", "))
+		}
 	}
 	if e.Changes != nil {
 		var deadline *borough.DeadlineError
