@@ -108,7 +108,7 @@ func (c *Client) failed(made *tries, refused *RefusedError) (time.Duration, erro
 		made.foreign = foreignAnswer(refused)
 	}
 	own := retry.pause(made.count+1, rand.Float64())
-	switch judge(refused) {
+	switch verdictOf(refused) {
 	case verdictBusy:
 		made.busy = refused
 		// Those that were refused together do not come back together.
@@ -200,7 +200,7 @@ func (c *Client) meaning(refused *RefusedError) error {
 
 // meaningOnce is the error of a stream that is not opened again.
 func (c *Client) meaningOnce(method string, refused *RefusedError) error {
-	if judge(refused) == verdictRepeat {
+	if verdictOf(refused) == verdictRepeat {
 		return c.unanswered(&tries{method: method, count: 1, sent: true, last: refused})
 	}
 	return c.meaning(refused)

@@ -368,7 +368,7 @@ func TestATokenFileIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestAnotherServerAtTheAddressIsTold(t *testing.T) {
+func TestAnotherServerAtTheAddressIsRecognized(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -121,9 +121,9 @@ func (f *follower[M]) patience() time.Duration {
 func (f *follower[M]) waited(ctx context.Context) (*followed[M], error) {
 	if f.opened {
 		// Nothing has changed, and the reader must not wait for the next change to learn that a gateway answers.
-		told := f.outage.told
+		reported := f.outage.reported
 		f.answered()
-		if told && f.base != nil {
+		if reported && f.base != nil {
 			return &followed[M]{bookmark: f.base}, nil
 		}
 		return nil, nil
@@ -142,7 +142,7 @@ func (f *follower[M]) answered() {
 func (f *follower[M]) outageItem() (*followed[M], error) {
 	now, patience := time.Now(), f.client.config().WatchPatience
 	switch f.outage.step(now, patience) {
-	case outageTell:
+	case outageReport:
 		absent := &Absent{f.unreachable(), f.outage.left(now, patience)}
 		return &followed[M]{absent: absent}, nil
 	case outageGiveUp:
@@ -195,7 +195,7 @@ func (f *follower[M]) broken(ctx context.Context, refused *RefusedError) (*follo
 		}
 		return &followed[M]{trimmed: cmp.Or(refused.Message, "the cursor is too old")}, nil
 	}
-	if refused != nil && judge(refused) == verdictFinal {
+	if refused != nil && verdictOf(refused) == verdictFinal {
 		return nil, f.client.meaning(refused)
 	}
 	f.outage.begin(time.Now())

@@ -12,7 +12,7 @@ import (
 )
 
 // An agent that has just lost its connection is mostly back after fewer tries, within some seconds.
-const awayToldAttempts = 8
+const awayReportedAttempts = 8
 
 // LogQuery says which part of a task's output is read. The zero value is all kept output of both streams.
 type LogQuery struct {
@@ -203,7 +203,7 @@ func (r *logReader) broken(ctx context.Context, refused *RefusedError) error {
 	away := refused != nil && refused.AgentAway()
 	if refused != nil {
 		waits := r.query.Follow && away
-		if r.place.lost || (judge(refused) == verdictFinal && !waits) {
+		if r.place.lost || (verdictOf(refused) == verdictFinal && !waits) {
 			return r.client.meaningOnce("ReadLogs", refused)
 		}
 	}
@@ -233,8 +233,8 @@ func (r *logReader) agentAway(refused *RefusedError) error {
 	if !r.query.Follow && r.attempts >= r.client.config().Retry.AttemptsMax {
 		return refused
 	}
-	if refused.nodeSilent() || r.attempts >= awayToldAttempts {
-		r.tell(refused.Reason, refused)
+	if refused.nodeSilent() || r.attempts >= awayReportedAttempts {
+		r.report(refused.Reason, refused)
 	}
 	return nil
 }
@@ -249,14 +249,14 @@ func (r *logReader) gatewayAway(refused *RefusedError) error {
 	switch r.outage.step(now, config.WatchPatience) {
 	case outageGiveUp:
 		return unreachable
-	case outageTell:
-		r.tell("gateway", unreachable)
+	case outageReport:
+		r.report("gateway", unreachable)
 	}
 	return nil
 }
 
-// tell reports a wait, unless the caller knows of it.
-func (r *logReader) tell(kind string, reason error) {
+// report passes on a wait, unless the caller knows of it.
+func (r *logReader) report(kind string, reason error) {
 	if r.waits != kind && r.query.OnWait != nil {
 		r.query.OnWait(reason)
 	}

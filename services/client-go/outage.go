@@ -4,15 +4,15 @@ import "time"
 
 const (
 	// The reader of a stream learns of an outage after this time. A gateway that restarts is mostly back sooner.
-	outageToldAfter = 3 * time.Second
+	outageReportedAfter = 3 * time.Second
 	// A stream that stays open so long without a message shows that a gateway answers again.
 	answeredAfter = time.Second
 )
 
 // outage is the time for which no gateway answers a stream. The zero value is none. Pure: times are arguments.
 type outage struct {
-	since time.Time
-	told  bool
+	since    time.Time
+	reported bool
 }
 
 // outageStep is what an outage has come to.
@@ -20,8 +20,8 @@ type outageStep int
 
 const (
 	outageNone outageStep = iota
-	// outageTell: it lasts so long that the reader must know. It comes once.
-	outageTell
+	// outageReport: it lasts so long that the reader must know. It comes once.
+	outageReport
 	outageGiveUp
 )
 
@@ -41,9 +41,9 @@ func (o *outage) step(now time.Time, patience time.Duration) outageStep {
 		return outageNone
 	case patience > 0 && now.Sub(o.since) >= patience:
 		return outageGiveUp
-	case !o.told && now.Sub(o.since) >= outageToldAfter:
-		o.told = true
-		return outageTell
+	case !o.reported && now.Sub(o.since) >= outageReportedAfter:
+		o.reported = true
+		return outageReport
 	default:
 		return outageNone
 	}
@@ -64,8 +64,8 @@ func (o *outage) next(now time.Time, patience time.Duration) time.Duration {
 	if patience > 0 {
 		earlier(patience)
 	}
-	if !o.told {
-		earlier(outageToldAfter)
+	if !o.reported {
+		earlier(outageReportedAfter)
 	}
 	return next
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAnOutageIsToldOnceAndEnds(t *testing.T) {
+func TestAnOutageIsReportedOnceAndEnds(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	after := func(d time.Duration) time.Time { return begin.Add(d) }
 	const patience = time.Minute
@@ -16,13 +16,13 @@ func TestAnOutageIsToldOnceAndEnds(t *testing.T) {
 	o.begin(begin)
 	o.begin(after(time.Second))
 	if got := o.next(after(time.Second), patience); got != 2*time.Second {
-		t.Fatalf("the reader is told in %s", got)
+		t.Fatalf("it is reported in %s", got)
 	}
 	if o.step(after(2999*time.Millisecond), patience) != outageNone {
-		t.Fatal("it is told too early")
+		t.Fatal("it is reported too early")
 	}
-	if o.step(after(3*time.Second), patience) != outageTell || o.step(after(4*time.Second), patience) != outageNone {
-		t.Fatal("it is told once")
+	if o.step(after(3*time.Second), patience) != outageReport || o.step(after(4*time.Second), patience) != outageNone {
+		t.Fatal("it is reported once")
 	}
 	if got := o.left(after(4*time.Second), patience); got != 56*time.Second {
 		t.Fatalf("%s are left", got)
@@ -39,7 +39,7 @@ func TestWithoutPatienceAnOutageNeverEnds(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	var o outage
 	o.begin(begin)
-	if o.step(begin.Add(time.Hour), 0) != outageTell || o.step(begin.Add(9000*time.Hour), 0) != outageNone {
+	if o.step(begin.Add(time.Hour), 0) != outageReport || o.step(begin.Add(9000*time.Hour), 0) != outageNone {
 		t.Fatal("it ends")
 	}
 	if o.left(begin, 0) != 0 || o.next(begin.Add(time.Hour), 0) != 0 {

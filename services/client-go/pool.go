@@ -141,7 +141,7 @@ func (g *gateway) serves(ctx context.Context) bool {
 	if err == nil {
 		return answer.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	}
-	return ctx.Err() == nil && judge(asRefusal(err)) != verdictRepeat
+	return ctx.Err() == nil && verdictOf(asRefusal(err)) != verdictRepeat
 }
 
 // openLimit is how long a stream may take to open: a gateway that says nothing gets only its share of a deadline.

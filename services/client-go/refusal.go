@@ -61,9 +61,9 @@ const (
 	verdictBusy
 )
 
-// judge decides whether a call that ended with this status is repeated. Every call is safe to repeat, since a change
+// verdictOf decides whether a call that ended with this status is repeated. Every call is safe to repeat, since a change
 // carries its request id.
-func judge(refused *RefusedError) verdict {
+func verdictOf(refused *RefusedError) verdict {
 	switch refused.Code {
 	case codes.Unavailable:
 		// The gateway itself has asked a silent node often enough.
@@ -123,7 +123,7 @@ func foreignAnswer(refused *RefusedError) string {
 
 // gatewayFailed reports whether a failed try says something of the gateway, not of a node behind it.
 func gatewayFailed(refused *RefusedError) bool {
-	return judge(refused) == verdictRepeat && !refused.AgentAway()
+	return verdictOf(refused) == verdictRepeat && !refused.AgentAway()
 }
 
 // asRefusal decodes the error of a call of grpc.

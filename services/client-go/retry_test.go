@@ -70,7 +70,7 @@ func TestWhatIsRepeated(t *testing.T) {
 		{"aborted", status.New(codes.Aborted, "no"), verdictFinal},
 		{"a code of a later version", status.New(codes.Code(99), "no"), verdictFinal},
 	} {
-		if got := judge(refusal(test.status)); got != test.want {
+		if got := verdictOf(refusal(test.status)); got != test.want {
 			t.Errorf("%s: %d and not %d", test.name, got, test.want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestARefusalWithoutDetailsOrTextSaysItsCode(t *testing.T) {
 	}
 }
 
-func TestAnotherServerIsTold(t *testing.T) {
+func TestAnotherServerIsRecognized(t *testing.T) {
 	for _, test := range []struct {
 		message string
 		want    string
@@ -135,7 +135,7 @@ func TestAnotherServerIsTold(t *testing.T) {
 	}
 }
 
-func TestAServerOfHTTP2IsToldByItsFirstBytes(t *testing.T) {
+func TestAServerOfHTTP2IsRecognizedByItsFirstBytes(t *testing.T) {
 	for _, test := range []struct {
 		head           []byte
 		http2, decided bool

@@ -138,7 +138,7 @@ func TestAGatewayOfAnotherAuthorityIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestAGatewayThatDoesNotEncryptIsTold(t *testing.T) {
+func TestAGatewayThatDoesNotEncryptIsRecognized(t *testing.T) {
 	client := clientOf(t, Config{TLS: &TLS{}}, fake.New(t).Address)
 	_, err := client.GetJob(t.Context(), JobRef{Name: "web"})
 	var other *NotGatewayError

@@ -79,7 +79,7 @@ func tokenOfFile(path string) (string, error) {
 		return "", &InvalidError{Fields: []InvalidField{{"Config.TokenFile", err.Error(), "a file that can be read"}}}
 	}
 	defer file.Close()
-	// One byte more tells a token that is too long.
+	// One byte more shows a token that is too long.
 	text, err := io.ReadAll(io.LimitReader(file, tokenBytesMax+1))
 	if err != nil {
 		return "", &InvalidError{Fields: []InvalidField{{"Config.TokenFile", err.Error(), "a file that can be read"}}}

@@ -1,5 +1,5 @@
 // Package task is for the program that runs as a task of a Borough job. It answers: who am I, what are my ports, who
-// are my peers? It also tells the probe of the job whether the task is ready.
+// are my peers? It also says to the check of the job whether the task is ready.
 package task
 
 import (

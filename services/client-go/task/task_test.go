@@ -64,7 +64,7 @@ func TestATaskKnowsItsPorts(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTaskIsTold(t *testing.T) {
+func TestWhatIsNoTaskIsRecognized(t *testing.T) {
 	if _, err := read([]string{"PATH=/bin"}); !errors.Is(err, ErrOutside) {
 		t.Errorf("%v", err)
 	}
