@@ -159,6 +159,9 @@ func TestAnUnreachableGatewayIsSaidAfterAllTries(t *testing.T) {
 	if refused := new(RefusedError); errors.As(err, &refused) {
 		t.Error("nobody has refused")
 	}
+	if strings.Contains(err.Error(), "desc = ") || !strings.HasSuffix(err.Error(), "(attempts: 6): dial tcp "+second+": connect: connection refused") {
+		t.Error(err)
+	}
 }
 
 func TestTheNextGatewayIsUsedAndKept(t *testing.T) {

@@ -103,7 +103,18 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string {
 	text := fmt.Sprintf("no gateway answered at %s (attempts: %d)", strings.Join(e.Gateways, ", "), e.Attempts)
 	if e.Err != nil {
-		text += ": " + e.Err.Error()
+		text += ": " + withoutLibrary(e.Err.Error())
+	}
+	return text
+}
+
+// withoutLibrary is the cause in an error of the connection, without the words of grpc around it.
+func withoutLibrary(text string) string {
+	if cause, is := strings.CutPrefix(text, `connection error: desc = "`); is {
+		text = strings.TrimSuffix(cause, `"`)
+	}
+	for _, words := range []string{"transport: ", "Error while dialing: ", "error reading server preface: "} {
+		text = strings.TrimPrefix(text, words)
 	}
 	return text
 }

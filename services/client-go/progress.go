@@ -311,10 +311,12 @@ func (k *knownJob) text(goal goal) string {
 	case k.job.GetKind() == pb.JobKind_JOB_KIND_BATCH:
 		return fmt.Sprintf("%s: %d/%d done%s", k.name(), k.succeeded(), count, k.delays())
 	case goal.version > 0:
+		// A version that is taken back goes on as a later one.
+		version := max(goal.version, k.job.GetRollout().GetVersion())
 		updated := k.count(func(task *pb.Task) bool {
-			return k.isWanted(task) && isHealthy(task) && task.GetSpecVersion() >= goal.version
+			return k.isWanted(task) && isHealthy(task) && task.GetSpecVersion() >= version
 		})
-		return fmt.Sprintf("%s: %d/%d healthy with version %d%s", k.name(), updated, count, goal.version, k.delays())
+		return fmt.Sprintf("%s: %d/%d healthy with version %d%s", k.name(), updated, count, version, k.delays())
 	default:
 		return fmt.Sprintf("%s: %d/%d healthy%s", k.name(), k.healthy(), count, k.delays())
 	}

@@ -49,7 +49,7 @@ type WaitError struct {
 	Why string
 	// Job is its last known state.
 	Job *Job
-	// Task is the one that fails; nil: none does. Its output says more.
+	// Task is the one that fails, as it was then; nil: none does. The output of the attempt in its Exit says more.
 	Task *Task
 	// Explanations say why tasks have no node, or do not run as they should. Only of a timeout.
 	Explanations []*Explanation
@@ -118,6 +118,8 @@ type waiting struct {
 	known    knownJob
 	spec     *pb.JobSpec
 	timer    progressTimer
+	// failing is the task that was last seen to fail.
+	failing *pb.Task
 	// shown is the state that was last reported.
 	shown string
 	// absent: no gateway answers.
@@ -231,7 +233,7 @@ func (w *waiting) look() (*Waited, error) {
 	case reached.why == "":
 		return &Waited{Job: w.known.job, Outcome: reached.outcome}, nil
 	default:
-		return nil, &WaitError{Outcome: reached.outcome, Why: reached.why, Job: w.known.job, Task: w.known.failing()}
+		return nil, &WaitError{Outcome: reached.outcome, Why: reached.why, Job: w.known.job, Task: w.failedTask()}
 	}
 }
 
@@ -272,13 +274,21 @@ func (w *waiting) apply(item CellItem) {
 		}
 		w.known.jobChanged(row.Job, actor)
 	case *pb.WatchResponse_Task:
-		w.known.taskChanged(row.Task)
+		// A later attempt may follow before the next look.
+		if w.known.taskChanged(row.Task) && row.Task.GetFailures() > 0 && !isHealthy(row.Task) {
+			w.failing = row.Task
+		}
 	}
 }
 
 func (w *waiting) progressDeadline() time.Duration {
 	ofJob := time.Duration(w.spec.GetProgressDeadlineMs()) * time.Millisecond
 	return cmp.Or(w.options.ProgressDeadline, ofJob, progressDeadlineDefault)
+}
+
+// failedTask is a task that fails or, if none does any more, the last one that did.
+func (w *waiting) failedTask() *pb.Task {
+	return cmp.Or(w.known.failing(), w.failing)
 }
 
 // timeout is the error of a wait that ran out. It says what the job was waiting for.
@@ -289,6 +299,6 @@ func (w *waiting) timeout(ctx context.Context, why string) *WaitError {
 	explanations, _ := w.client.ExplainJob(ctx, w.job)
 	return &WaitError{
 		Outcome: OutcomeTimeout, Why: w.shown + "; " + why + "; the job goes on", Job: w.known.job,
-		Task: w.known.failing(), Explanations: explanations,
+		Task: w.failedTask(), Explanations: explanations,
 	}
 }

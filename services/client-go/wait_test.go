@@ -132,6 +132,31 @@ func TestAWaitThatRunsOutSaysWhy(t *testing.T) {
 	}
 }
 
+func TestAWaitThatFailsKnowsTheTaskThatFailed(t *testing.T) {
+	gateway := fake.New(t)
+	job := serviceOf(1).job
+	job.Rollout = &pb.Rollout{Version: 2, State: pb.RolloutState_ROLLOUT_STATE_ROLLING}
+	model := jobAt(gateway, job)
+	failed := ended(taskOf(0, 1, waitsFor, unknown), 7)
+	failed.Failures, failed.Exit.Incarnation = 2, 5
+	reverted := proto.CloneOf(job)
+	reverted.Revision = 2
+	reverted.Rollout = &pb.Rollout{Version: 3, Reverts: 2, Failure: "task 0 failed", State: pb.RolloutState_ROLLOUT_STATE_DONE}
+	model.changes <- ofTask(failed)
+	model.changes <- ofTask(taskOf(0, 2, running, healthy))
+	time.AfterFunc(200*time.Millisecond, func() {
+		model.changes <- &pb.WatchResponse{Change: &pb.WatchResponse_Job{Job: reverted}}
+	})
+	_, err := clientOf(t, Config{}, gateway.Address).RunJob(t.Context(), &JobSpec{Name: "web"}, WaitOptions{})
+	var lost *WaitError
+	if !errors.As(err, &lost) || lost.Outcome != OutcomeFailed || lost.Why != "ann/web: version 2 was taken back: task 0 failed" {
+		t.Fatalf("%v", err)
+	}
+	if lost.Task.GetExit().GetIncarnation() != 5 {
+		t.Errorf("the task is %v", lost.Task)
+	}
+}
+
 func TestACallerCanCancelAWait(t *testing.T) {
 	gateway := fake.New(t)
 	jobAt(gateway, serviceOf(1).job)

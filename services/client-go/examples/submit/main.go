@@ -55,9 +55,10 @@ func submit(name string, count int) error {
 	}
 	waited, err := client.RunJob(ctx, spec, borough.WaitOptions{OnProgress: func(state string) { log.Print(state) }})
 	if failed := new(borough.WaitError); errors.As(err, &failed) && failed.Task != nil {
-		// The last lines of the failing task say more.
+		// The last lines of the attempt that failed say more.
 		task := borough.JobRef{Name: name}.Task(failed.Task.GetIndex())
-		for part, err := range client.TaskLogs(ctx, task, borough.LogQuery{TailLines: 10}) {
+		query := borough.LogQuery{TailLines: 10, Incarnation: failed.Task.GetExit().GetIncarnation()}
+		for part, err := range client.TaskLogs(ctx, task, query) {
 			if err != nil {
 				break
 			}
