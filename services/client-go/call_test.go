@@ -203,7 +203,7 @@ func TestAGatewayThatFailedIsTakenBackAfterAHealthCheck(t *testing.T) {
 // waitFor waits until a condition holds.
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no end of the wait for %s", what)
 		}
@@ -234,9 +234,10 @@ func TestABusyGatewayThatAsksForTooMuchTimeRefuses(t *testing.T) {
 }
 
 func TestASilentGatewayCostsOnlyItsShareOfTheTime(t *testing.T) {
+	t.Parallel()
 	gateway := fake.New(t)
 	got := onSubmit(gateway)
-	client := clientOf(t, Config{Deadline: 4 * time.Second}, silentAddress(t), gateway.Address)
+	client := clientOf(t, Config{Deadline: 8 * time.Second}, silentAddress(t), gateway.Address)
 	if _, err := client.SubmitJob(t.Context(), &JobSpec{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
@@ -246,9 +247,10 @@ func TestASilentGatewayCostsOnlyItsShareOfTheTime(t *testing.T) {
 }
 
 func TestAGatewayThatWasLeftIsTriedBeforeTheTimeIsOver(t *testing.T) {
+	t.Parallel()
 	gateway := fake.New(t)
 	got := onSubmit(gateway)
-	client := clientOf(t, Config{Deadline: 4 * time.Second}, gateway.Address, silentAddress(t))
+	client := clientOf(t, Config{Deadline: 8 * time.Second}, gateway.Address, silentAddress(t))
 	// Nobody has seen yet that it works again.
 	client.shared.pool.mu.Lock()
 	client.shared.pool.rotation.failed(0)

@@ -105,16 +105,17 @@ func TestAWaitSaysWhoHasStoppedTheJob(t *testing.T) {
 }
 
 func TestAWaitThatRunsOutSaysWhy(t *testing.T) {
+	t.Parallel()
 	gateway := fake.New(t)
 	model := jobAt(gateway, serviceOf(1).job)
 	model.tasks = []*pb.Task{taskOf(0, 1, waitsFor, unknown)}
 	client := clientOf(t, Config{}, gateway.Address)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	for _, wait := range []func() error{
 		func() error { _, err := client.WaitJob(ctx, JobRef{Name: "web"}, WaitOptions{}); return err },
 		func() error {
-			options := WaitOptions{ProgressDeadline: 100 * time.Millisecond}
+			options := WaitOptions{ProgressDeadline: time.Second}
 			_, err := client.WaitJob(t.Context(), JobRef{Name: "web"}, options)
 			return err
 		},

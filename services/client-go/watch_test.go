@@ -282,7 +282,8 @@ func (n *names) agrees(table *EndpointTable, cursor *pb.Cursor) bool {
 }
 
 func TestAWatchSaysOnceThatNoGatewayAnswersAndGivesUp(t *testing.T) {
-	client := clientOf(t, Config{WatchPatience: 4 * time.Second}, deadAddress(t), deadAddress(t))
+	t.Parallel()
+	client := clientOf(t, Config{WatchPatience: 8 * time.Second}, deadAddress(t), deadAddress(t))
 	absences := 0
 	var last error
 	for item, err := range client.WatchEndpoints(t.Context(), JobRef{Name: "web"}, nil) {

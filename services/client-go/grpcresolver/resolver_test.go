@@ -180,7 +180,7 @@ func expectServers(t *testing.T, conn *grpc.ClientConn, ports ...*pb.Port) {
 		want = append(want, "127.0.0.1:"+strconv.Itoa(int(port.GetNumber())))
 	}
 	slices.Sort(want)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
 		var called []string

@@ -57,7 +57,8 @@ func submit(name string, count int) error {
 	if failed := new(borough.WaitError); errors.As(err, &failed) && failed.Task != nil {
 		// The last lines of the attempt that failed say more.
 		task := borough.JobRef{Name: name}.Task(failed.Task.GetIndex())
-		query := borough.LogQuery{TailLines: 10, Incarnation: failed.Task.GetExit().GetIncarnation()}
+		exit := failed.Task.GetExit()
+		query := borough.LogQuery{TailLines: 10, Incarnation: exit.GetIncarnation(), Helper: exit.GetHelper()}
 		for part, err := range client.TaskLogs(ctx, task, query) {
 			if err != nil {
 				break
