@@ -233,11 +233,21 @@ func TestABusyGatewayThatAsksForTooMuchTimeRefuses(t *testing.T) {
 	}
 }
 
+// mute takes calls and does not answer them.
+func mute(t *testing.T) *fake.Gateway {
+	gateway := fake.New(t)
+	gateway.On("SubmitJob", func(stream grpc.ServerStream) error {
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	})
+	return gateway
+}
+
 func TestASilentGatewayCostsOnlyItsShareOfTheTime(t *testing.T) {
 	t.Parallel()
 	gateway := fake.New(t)
 	got := onSubmit(gateway)
-	client := clientOf(t, Config{Deadline: 8 * time.Second}, silentAddress(t), gateway.Address)
+	client := clientOf(t, Config{Deadline: 8 * time.Second}, mute(t).Address, gateway.Address)
 	if _, err := client.SubmitJob(t.Context(), &JobSpec{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +260,7 @@ func TestAGatewayThatWasLeftIsTriedBeforeTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	gateway := fake.New(t)
 	got := onSubmit(gateway)
-	client := clientOf(t, Config{Deadline: 8 * time.Second}, gateway.Address, silentAddress(t))
+	client := clientOf(t, Config{Deadline: 8 * time.Second}, gateway.Address, mute(t).Address)
 	// Nobody has seen yet that it works again.
 	client.shared.pool.mu.Lock()
 	client.shared.pool.rotation.failed(0)
