@@ -58,7 +58,7 @@ export class EndpointLog {
   }
 
   #take(item: EndpointItem): void {
-    if ("cursor" in item) this.#at(item.cursor);
+    if ("cursor" in item && item.cursor) this.#at(item.cursor);
     switch (item.type) {
       case "snapshot":
         this.counts.snapshots += 1;

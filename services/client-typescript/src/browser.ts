@@ -7,6 +7,7 @@
 
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { BoroughClient, type CommonOptions, type Platform, sharedOf } from "./client.js";
+import { linked } from "./time.js";
 import { type Token, tokenSource } from "./token.js";
 
 export * from "./common.js";
@@ -40,8 +41,11 @@ function webPlatform(fetch: typeof globalThis.fetch | undefined): Platform {
     connect(url) {
       const closed = new AbortController();
       const send: typeof globalThis.fetch = (input, init) => {
-        const signal = init?.signal ? AbortSignal.any([init.signal, closed.signal]) : closed.signal;
-        return (fetch ?? globalThis.fetch)(input, { ...init, signal });
+        const call = init?.signal ?? undefined;
+        const link = linked(call, closed.signal);
+        // Connect aborts the signal of each call at its end.
+        call?.addEventListener("abort", link.free, { once: true });
+        return (fetch ?? globalThis.fetch)(input, { ...init, signal: link.signal });
       };
       return {
         transport: createGrpcWebTransport({ baseUrl: url, fetch: send }),

@@ -23,7 +23,7 @@ import {
 import type { GatewayPool, PooledGateway } from "./pool.js";
 import { type Failure, failureOf, isAgentAway } from "./refusal.js";
 import { pauseMs, type RetryPolicy, verdict } from "./retry.js";
-import { sleep, unlessAborted } from "./time.js";
+import { type LATE, linked, sleep, unlessAborted, within } from "./time.js";
 
 /** Where the token is from, and how to have it. */
 export interface TokenSource {
@@ -121,16 +121,27 @@ export class Calls {
   }
 
   /**
-   * Opens a stream with one try on the gateway in use.
+   * Opens a stream with one try on the gateway in use. Returns {@link LATE} if that takes longer than `mostMs`.
    *
    * @throws Failed
    */
   async streamOnce<I extends DescMessage, O extends DescMessage>(
     method: DescMethodStreaming<I, O>,
     input: AsyncIterable<MessageInitShape<I>>,
-    signal: AbortSignal,
-  ): Promise<OpenStream<MessageShape<O>>> {
-    return this.attempt((gateway, header, end) => this.#open(method, input, gateway, header, end, signal), signal);
+    signal: AbortSignal | undefined,
+    mostMs: number,
+  ): Promise<OpenStream<MessageShape<O>> | typeof LATE> {
+    const late = new AbortController();
+    const opening = linked(signal, late.signal);
+    const send = (gateway: PooledGateway, header: Headers, end: AbortSignal) =>
+      this.#open(method, input, gateway, header, end, signal);
+    try {
+      return await within(this.attempt(send, opening.signal), mostMs);
+    } finally {
+      // Without effect on a stream that is open.
+      late.abort();
+      opening.free();
+    }
   }
 
   /** One try on the gateway in use. If that fails for reasons of its own, it is left for a while. */
@@ -197,7 +208,8 @@ export class Calls {
     deadlineMs: number,
   ): Promise<T> {
     const end = new AbortController();
-    const over = AbortSignal.any(signal ? [signal, end.signal] : [end.signal]);
+    const link = linked(signal, end.signal);
+    const over = link.signal;
     const tries = new Tries();
     const timer = setTimeout(() => end.abort(), Math.min(deadlineMs, 2 ** 31 - 1));
     try {
@@ -212,6 +224,7 @@ export class Calls {
       throw unknown ? this.deadline(method, deadlineMs, tries.last?.error) : this.#unreachable(tries, method);
     } finally {
       clearTimeout(timer);
+      link.free();
     }
   }
 
@@ -263,8 +276,8 @@ export class Calls {
     try {
       const { message } = await gateway.transport.stream(method, end.signal, undefined, header, input);
       opening.removeEventListener("abort", stop);
-      if (signal?.aborted) stop();
-      else signal?.addEventListener("abort", stop, { once: true });
+      if (opening.aborted) throw opening.reason;
+      signal?.addEventListener("abort", stop, { once: true });
       const close = () => {
         signal?.removeEventListener("abort", stop);
         stop();

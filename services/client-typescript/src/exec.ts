@@ -4,7 +4,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Calls, Failed, type OpenStream } from "./calls.js";
 import { CancelledError, IncompleteError, invalid } from "./errors.js";
 import { type ExecOpen, ExecRequestSchema, type ExecResponse, TaskService } from "./gen/borough/v1/task_pb.js";
-import { LATE, within } from "./time.js";
+import { LATE } from "./time.js";
 
 /** The most bytes of input in one message. */
 const INPUT_BYTES_MAX = 32 * 1024;
@@ -173,14 +173,11 @@ export async function execOpen(
   const queue = new InputQueue();
   void queue.push(create(ExecRequestSchema, { message: { case: "open", value: open } }));
   const method = TaskService.method.exec;
-  const late = new AbortController();
-  const end = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
   try {
-    const stream = await within(calls.streamOnce(method, queue, end), deadlineMs);
+    const stream = await calls.streamOnce(method, queue, signal, deadlineMs);
     if (stream !== LATE) return new ExecSession(calls, stream, queue, signal);
     throw calls.deadline(method.name, deadlineMs);
   } catch (thrown) {
-    late.abort();
     queue.close();
     if (signal?.aborted) throw new CancelledError(signal.reason);
     throw thrown instanceof Failed ? calls.errorOf(thrown.failure, method.name) : thrown;

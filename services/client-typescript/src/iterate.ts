@@ -1,5 +1,7 @@
 /** Async iterators that end when their caller wants it, also while they wait. */
 
+import { linked } from "./time.js";
+
 /**
  * An iterator over what `generate` yields. It ends without an error when `signal` aborts, and when the caller leaves its
  * loop: a generator alone would wait for its next item first.
@@ -9,31 +11,30 @@ export function cancellable<T>(
   signal?: AbortSignal,
 ): AsyncIterableIterator<T> {
   const left = new AbortController();
-  const end = signal ? AbortSignal.any([signal, left.signal]) : left.signal;
-  const items = generate(end);
+  const link = linked(signal, left.signal);
+  const items = generate(link.signal);
   const over = { done: true, value: undefined } as const;
+  const leave = async () => {
+    left.abort();
+    link.free();
+    // The end of a broken stream is an end.
+    await items.return().catch(() => {});
+    return over;
+  };
   return {
     async next() {
-      if (end.aborted) {
-        await items.return();
-        return over;
-      }
+      if (link.signal.aborted) return leave();
       try {
-        return await items.next();
+        const item = await items.next();
+        if (item.done) link.free();
+        return item;
       } catch (error) {
-        if (end.aborted) return over;
+        link.free();
+        if (link.signal.aborted) return over;
         throw error;
       }
     },
-    async return() {
-      left.abort();
-      try {
-        await items.return();
-      } catch {
-        // The end of a broken stream is an end.
-      }
-      return over;
-    },
+    return: leave,
     [Symbol.asyncIterator]() {
       return this;
     },

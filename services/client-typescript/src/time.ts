@@ -40,3 +40,24 @@ export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Prom
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
 }
+
+/** A signal that aborts when one of others does, and can be taken off them. */
+export interface LinkedSignal {
+  readonly signal: AbortSignal;
+  /** Takes it off the others. `AbortSignal.any` stays on a signal of a long life for as long as that lives. */
+  free(): void;
+}
+
+/** A signal that aborts when one of `signals` does. */
+export function linked(...signals: (AbortSignal | undefined)[]): LinkedSignal {
+  const controller = new AbortController();
+  const abort = (event: Event) => controller.abort((event.target as AbortSignal).reason);
+  for (const signal of signals) {
+    if (signal?.aborted) controller.abort(signal.reason);
+    signal?.addEventListener("abort", abort, { once: true });
+  }
+  const free = () => {
+    for (const signal of signals) signal?.removeEventListener("abort", abort);
+  };
+  return { signal: controller.signal, free };
+}

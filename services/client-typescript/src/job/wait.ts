@@ -8,7 +8,7 @@ import { type Endpoint, NameService } from "../gen/borough/v1/name_pb.js";
 import { type Explanation, ReadLogsRequestSchema, type Task, TaskService } from "../gen/borough/v1/task_pb.js";
 import { cancellable, listOf, rowsOf } from "../iterate.js";
 import { LogFollower } from "../log/follower.js";
-import { LATE, sleep, within } from "../time.js";
+import { LATE, type LinkedSignal, linked, sleep, within } from "../time.js";
 import { type CellItem, cellItems } from "../watch/cell.js";
 import { durationMs } from "./amounts.js";
 import type { Duration } from "./options.js";
@@ -88,7 +88,7 @@ interface JobRows {
 /** One wait. */
 export class JobWait {
   readonly #end = new AbortController();
-  readonly #signal: AbortSignal;
+  readonly #link: LinkedSignal;
   readonly #timer = new ProgressTimer(performance.now());
   #explanations: readonly Explanation[] = [];
   #reported = "";
@@ -100,8 +100,7 @@ export class JobWait {
     private readonly name: { readonly user: string; readonly name: string },
     private readonly options: WaitOptions,
   ) {
-    const { signal } = options;
-    this.#signal = signal ? AbortSignal.any([signal, this.#end.signal]) : this.#end.signal;
+    this.#link = linked(options.signal, this.#end.signal);
   }
 
   /** Waits, and says how that ended. */
@@ -116,7 +115,12 @@ export class JobWait {
       throw thrown;
     } finally {
       this.#end.abort();
+      this.#link.free();
     }
+  }
+
+  get #signal(): AbortSignal {
+    return this.#link.signal;
   }
 
   async #until(endsAt: number): Promise<WaitResult> {

@@ -96,18 +96,12 @@ export class LogFollower {
     if (step === "report") return undefined;
     const { deadlineMs } = this.calls.config;
     const most = Math.min(deadlineMs, this.#outage?.nextInMs(performance.now()) ?? Number.POSITIVE_INFINITY);
-    const late = new AbortController();
-    const end = AbortSignal.any([signal, late.signal]);
-    const opening = this.calls.streamOnce(TaskService.method.readLogs, once(this.#resumption.request), end);
-    const result = await within(opening, most).catch((thrown: unknown) => {
+    const { readLogs } = TaskService.method;
+    const opening = this.calls.streamOnce(readLogs, once(this.#resumption.request), signal, most);
+    const result = await opening.catch((thrown: unknown) => {
       throw thrown instanceof Failed ? this.#sorted(thrown.failure) : thrown;
     });
     if (result !== LATE) return result;
-    late.abort();
-    opening.then(
-      (stream) => stream.close(),
-      () => {},
-    );
     if (most >= deadlineMs) throw new LogBreak(undefined);
     return this.#open(signal);
   }

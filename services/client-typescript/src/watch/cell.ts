@@ -33,7 +33,8 @@ export type CellItem =
   | {
       readonly type: "change";
       readonly change: CellChange;
-      readonly cursor: Cursor;
+      /** A watch from here misses nothing. Absent: more changes of the same commit follow. */
+      readonly cursor?: Cursor;
       /** The user, node or role that caused it, such as `user/ada`. */
       readonly actor: string;
       /** The name of its action. */
@@ -62,12 +63,10 @@ export async function* cellItems(
   const method = WatchService.method.watch;
   const feed: Feed<WatchResponse> = {
     method: method.name,
-    open: (from, end) =>
-      calls.streamOnce(
-        method,
-        once(create(WatchRequestSchema, { ...scope, filter, ...(from && { resume: from }) })),
-        end,
-      ),
+    open: (from, end, mostMs) => {
+      const request = create(WatchRequestSchema, { ...scope, filter, ...(from && { resume: from }) });
+      return calls.streamOnce(method, once(request), end, mostMs);
+    },
     cursor: (message) => message.cursor,
     isFollowed: (message) => message.more,
     isChange: (message) => changeOf(message) !== undefined,
@@ -76,7 +75,8 @@ export async function* cellItems(
     if (item.type === "change") {
       const change = changeOf(item.message);
       const { actor, action, atMs } = item.message;
-      if (change) yield { type: "change", change, cursor: item.cursor, actor, action, at: new Date(Number(atMs)) };
+      const at = new Date(Number(atMs));
+      if (change) yield { type: "change", change, actor, action, at, ...(item.cursor && { cursor: item.cursor }) };
     } else if (item.type === "trimmed") {
       yield { type: "resync", why: item.why };
       return;

@@ -17,10 +17,10 @@ import { type Feed, WatchFollower } from "./follow.js";
 export type EndpointItem =
   /** Every present endpoint: replaces whatever was known before. A watch from the cursor continues the snapshot. */
   | { readonly type: "snapshot"; readonly endpoints: readonly Endpoint[]; readonly cursor: Cursor }
-  /** A new or changed endpoint. */
-  | { readonly type: "published"; readonly endpoint: Endpoint; readonly cursor: Cursor }
-  /** An endpoint is gone. Its incarnation never comes back. */
-  | { readonly type: "withdrawn"; readonly endpoint: EndpointWithdrawn; readonly cursor: Cursor }
+  /** A new or changed endpoint. Without a cursor, more changes of the same commit follow. */
+  | { readonly type: "published"; readonly endpoint: Endpoint; readonly cursor?: Cursor }
+  /** An endpoint is gone. Its incarnation never comes back. Without a cursor, more changes of the same commit follow. */
+  | { readonly type: "withdrawn"; readonly endpoint: EndpointWithdrawn; readonly cursor?: Cursor }
   /** All changes up to the cursor were yielded. A watch from here misses nothing. */
   | { readonly type: "bookmark"; readonly cursor: Cursor }
   /** No gateway answers. The watch goes on by itself. The endpoints of before may be used meanwhile. */
@@ -62,10 +62,11 @@ export async function* endpointItems(
         break;
       case "change": {
         const { case: kind, value } = item.message.event;
+        const at = item.cursor && { cursor: item.cursor };
         if (kind === "published" && snapshot) snapshot.set(keyOf(value), value);
-        else if (kind === "published") yield { type: "published", endpoint: value, cursor: item.cursor };
+        else if (kind === "published") yield { type: "published", endpoint: value, ...at };
         else if (kind === "withdrawn" && snapshot) snapshot.delete(keyOf(value));
-        else if (kind === "withdrawn") yield { type: "withdrawn", endpoint: value, cursor: item.cursor };
+        else if (kind === "withdrawn") yield { type: "withdrawn", endpoint: value, ...at };
         break;
       }
       default:
@@ -83,12 +84,10 @@ function endpointFeed(calls: Calls, scope: EndpointScope): Feed<WatchEndpointsRe
   const method = NameService.method.watchEndpoints;
   return {
     method: method.name,
-    open: (resume, signal) =>
-      calls.streamOnce(
-        method,
-        once(create(WatchEndpointsRequestSchema, { ...scope, ...(resume && { resume }) })),
-        signal,
-      ),
+    open: (resume, signal, mostMs) => {
+      const request = create(WatchEndpointsRequestSchema, { ...scope, ...(resume && { resume }) });
+      return calls.streamOnce(method, once(request), signal, mostMs);
+    },
     cursor: (message) => message.cursor,
     isFollowed: (message) => message.more,
     isChange: ({ event }) => event.case === "published" || event.case === "withdrawn",

@@ -17,8 +17,8 @@ const STALLED_AFTER_MS = 30_000;
 export interface Feed<M> {
   /** The name of the call. */
   readonly method: string;
-  /** Opens the stream after `resume`, or with a snapshot. Throws a {@link Failed}. */
-  open(resume: Cursor | undefined, signal: AbortSignal): Promise<OpenStream<M>>;
+  /** Opens the stream after `resume`, or with a snapshot, within so many milliseconds. Throws a {@link Failed}. */
+  open(resume: Cursor | undefined, signal: AbortSignal, mostMs: number): Promise<OpenStream<M> | typeof LATE>;
   cursor(message: M): Cursor | undefined;
   /** Returns true if more changes of the same commit follow, with the same cursor. */
   isFollowed(message: M): boolean;
@@ -28,8 +28,8 @@ export interface Feed<M> {
 
 /** An item of a follower. */
 export type Followed<M> =
-  /** A change, once. */
-  | { readonly type: "change"; readonly message: M; readonly cursor: Cursor }
+  /** A change, once. The cursor is absent if more changes of the same commit follow: a watch from it would miss them. */
+  | { readonly type: "change"; readonly message: M; readonly cursor?: Cursor }
   /** Everything up to the cursor was yielded. */
   | { readonly type: "bookmark"; readonly cursor: Cursor }
   /** The stream started again inside an incomplete snapshot: discard what was yielded of it. */
@@ -103,17 +103,10 @@ export class WatchFollower<M> {
     if (step === "give_up") throw this.#unreachable();
     if (step === "report") return undefined;
     const most = Math.min(deadlineMs, this.#outage?.nextInMs(performance.now()) ?? Number.POSITIVE_INFINITY);
-    const late = new AbortController();
-    const opening = this.feed.open(this.#resumption.reopened(), AbortSignal.any([signal, late.signal]));
-    const result = await within(opening, most).catch((thrown: unknown) => {
+    const result = await this.feed.open(this.#resumption.reopened(), signal, most).catch((thrown: unknown) => {
       throw thrown instanceof Failed ? new Break(thrown.failure) : thrown;
     });
     if (result !== LATE) return { stream: result, sinceMs: performance.now() };
-    late.abort();
-    opening.then(
-      (stream) => stream.close(),
-      () => {},
-    );
     if (most >= deadlineMs) throw new Break(undefined);
     return this.#open(signal);
   }
@@ -170,7 +163,7 @@ export class WatchFollower<M> {
     if (!followed && !this.#resumption.inSnapshot) this.#resumption.complete(cursor);
     if (!isNew) return undefined;
     if (!this.#resumption.inSnapshot) this.#seen = cursor;
-    return { type: "change", message, cursor };
+    return followed ? { type: "change", message } : { type: "change", message, cursor };
   }
 
   #answered(): void {
