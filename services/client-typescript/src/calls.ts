@@ -108,18 +108,6 @@ export class Calls {
     return this.#repeat(method.name, send, signal, deadlineMs);
   }
 
-  /** Opens a stream of the server, with the retries of {@link unary} until it is open. */
-  async stream<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodStreaming<I, O>,
-    message: MessageInitShape<I>,
-    { signal, deadlineMs = this.config.deadlineMs }: CallOptions = {},
-  ): Promise<OpenStream<MessageShape<O>>> {
-    encodable(method, message);
-    const send = (gateway: PooledGateway, header: Headers, end: AbortSignal) =>
-      this.#open(method, once(message), gateway, header, end, signal);
-    return this.#repeat(method.name, send, signal, deadlineMs);
-  }
-
   /**
    * Opens a stream with one try on the gateway in use. Returns {@link LATE} if that takes longer than `mostMs`.
    *

@@ -48,16 +48,30 @@ export interface LinkedSignal {
   free(): void;
 }
 
+/** What is linked to a signal. A signal has one listener for all of it: Node warns of more than ten. */
+const LINKS = new WeakMap<AbortSignal, Set<AbortController>>();
+
 /** A signal that aborts when one of `signals` does. */
 export function linked(...signals: (AbortSignal | undefined)[]): LinkedSignal {
   const controller = new AbortController();
-  const abort = (event: Event) => controller.abort((event.target as AbortSignal).reason);
-  for (const signal of signals) {
-    if (signal?.aborted) controller.abort(signal.reason);
-    signal?.addEventListener("abort", abort, { once: true });
-  }
+  const links = signals.filter((signal) => signal !== undefined).map(linksOf);
+  for (const signal of signals) if (signal?.aborted) controller.abort(signal.reason);
+  for (const link of links) link.add(controller);
   const free = () => {
-    for (const signal of signals) signal?.removeEventListener("abort", abort);
+    for (const link of links) link.delete(controller);
   };
   return { signal: controller.signal, free };
+}
+
+function linksOf(signal: AbortSignal): Set<AbortController> {
+  const known = LINKS.get(signal);
+  if (known) return known;
+  const links = new Set<AbortController>();
+  LINKS.set(signal, links);
+  const abort = () => {
+    for (const controller of links) controller.abort(signal.reason);
+    links.clear();
+  };
+  signal.addEventListener("abort", abort, { once: true });
+  return links;
 }
