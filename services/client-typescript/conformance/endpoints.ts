@@ -2,7 +2,7 @@
 
 import { equals } from "@bufbuild/protobuf";
 import { type Cursor, type Endpoint, EndpointSchema } from "../src/messages.js";
-import { type Client, type EndpointItem, listOf } from "../src/node.js";
+import { type BoroughClient, type EndpointItem, listOf } from "../src/node.js";
 
 /** Follows the endpoints of a job in the background. */
 export class EndpointLog {
@@ -15,7 +15,7 @@ export class EndpointLog {
   #cursor: Cursor | undefined;
 
   constructor(
-    private readonly client: Client,
+    private readonly client: BoroughClient,
     private readonly job: string,
   ) {
     this.#followed = this.#follow().catch((error: unknown) => {

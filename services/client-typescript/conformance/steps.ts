@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { JobState } from "../src/messages.js";
-import { type Client, listOf } from "../src/node.js";
+import { type BoroughClient, listOf } from "../src/node.js";
 import { EndpointLog } from "./endpoints.js";
 import { check } from "./expect.js";
 import { jobSpec } from "./job.js";
@@ -16,9 +16,9 @@ const PAUSE_MS = 20;
 export class Stage {
   readonly #saved = new Map<string, string>();
   readonly #watches = new Map<string, EndpointLog>();
-  readonly #clients: Client[] = [];
+  readonly #clients: BoroughClient[] = [];
   readonly #jobs = new Set<string>();
-  #client: Client;
+  #client: BoroughClient;
 
   constructor(private readonly world: World) {
     this.#client = this.#made({});
@@ -48,7 +48,7 @@ export class Stage {
     for (const each of this.#clients) each.close();
   }
 
-  #made(options: Json): Client {
+  #made(options: Json): BoroughClient {
     const client = clientOf(this.world, options);
     this.#clients.push(client);
     return client;

@@ -1,6 +1,10 @@
 /** What the suite gives to this runner. `tests/clients/README.md` describes it. */
 
-import { Client, type ClientOptions } from "../src/node.js";
+import { Client as WebClient } from "../src/browser.js";
+import { type BoroughClient, Client, type ClientOptions } from "../src/node.js";
+
+/** Set: the scenarios use the client for browsers, on the gateway itself, since the proxy speaks HTTP/2 only. */
+const isWeb = process.env.BOROUGH_SUITE_WEB !== undefined;
 
 /** A scenario, a step, or a part of one: JSON. */
 export type Json = { readonly [key: string]: unknown };
@@ -8,6 +12,7 @@ export type Json = { readonly [key: string]: unknown };
 /** Where the scenarios take place. */
 export interface World {
   readonly gateways: readonly string[];
+  readonly direct: string;
   readonly token: string;
   readonly user: string;
   readonly cell: string;
@@ -16,7 +21,7 @@ export interface World {
 }
 
 /** A client as `options` say; what they leave out is as the world says. */
-export function clientOf(world: World, options: Json): Client {
+export function clientOf(world: World, options: Json): BoroughClient {
   const given = (options.gateways as readonly (number | string)[] | undefined) ?? world.gateways;
   const token = (options.token as string | undefined) ?? world.token;
   const common = {
@@ -26,6 +31,10 @@ export function clientOf(world: World, options: Json): Client {
     ...(options.deadline !== undefined && { deadlineMs: options.deadline as number }),
     ...(options.attempts !== undefined && { retry: { attemptsMax: options.attempts as number } }),
   } satisfies ClientOptions;
+  if (isWeb) {
+    const gateways = options.gateways === undefined ? [world.direct] : common.gateways;
+    return new WebClient({ ...common, gateways, ...(token !== "none" && { token }) });
+  }
   if (options.tls !== true) return new Client({ ...common, ...(token !== "none" && { token }) });
   const { gateway, ca, certificate, key } = world.tls;
   const tls = { ca: { file: ca }, certificate: { file: certificate }, key: { file: key } };

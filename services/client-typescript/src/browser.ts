@@ -1,5 +1,5 @@
 /**
- * The client of Borough for browsers: gRPC-Web over `fetch`, to the HTTP port of a gateway. It has no exec, which needs
+ * The client of Borough for browsers: gRPC-Web over `fetch`, to the gRPC port of a gateway. It has no exec, which needs
  * streams in both directions, and certificates are those of the browser. It runs in Node as well.
  *
  * @packageDocumentation

@@ -25,7 +25,7 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const PING_INTERVAL_MAX_MS = 3_000;
 const PING_TIMEOUT_MAX_MS = 2_000;
 /** The shortest of both. */
-const PING_MIN_MS = 200;
+const PING_MIN_MS = 1_000;
 /** A token file is looked at again after this time, in milliseconds: whoever renews it restarts no program. */
 const TOKEN_LOOK_MS = 1_000;
 
