@@ -25,20 +25,26 @@ export function addressOf(endpoint: Endpoint, port: string | undefined): Address
   return { host, port: found.number, weight, index, incarnation };
 }
 
-/** The addresses after each change of the endpoints. */
+/** The addresses of the endpoints that `isWanted`, each time they have changed. */
 export async function* addressItems(
   items: AsyncIterable<EndpointItem>,
   port: string | undefined,
+  isWanted: (address: Address) => boolean = () => true,
 ): AsyncGenerator<readonly Address[], void> {
   let known = new Map<string, Endpoint>();
+  let last: string | undefined;
   for await (const item of items) {
     if (item.type === "snapshot") known = new Map(item.endpoints.map((endpoint) => [keyOf(endpoint), endpoint]));
     else if (item.type === "published") known.set(keyOf(item.endpoint), item.endpoint);
     else if (item.type === "withdrawn") known.delete(keyOf(item.endpoint));
     else continue;
-    yield [...known.values()]
+    const addresses = [...known.values()]
       .map((endpoint) => addressOf(endpoint, port))
-      .filter((address) => address !== undefined)
+      .filter((address): address is Address => address !== undefined && isWanted(address))
       .sort((one, other) => one.index - other.index);
+    const text = addresses.map((address) => Object.values(address).join()).join(";");
+    // A change of its health, or of another port, is none of an address.
+    if (text !== last) yield addresses;
+    last = text;
   }
 }

@@ -3,8 +3,15 @@ import { test } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import * as grpc from "@grpc/grpc-js";
 import { CursorSchema } from "../src/gen/borough/v1/common_pb.js";
-import { NameService, type WatchEndpointsResponseSchema } from "../src/gen/borough/v1/name_pb.js";
+import {
+  EndpointSchema,
+  EndpointWithdrawnSchema,
+  NameService,
+  type WatchEndpointsResponseSchema,
+} from "../src/gen/borough/v1/name_pb.js";
 import { parseTarget, registerResolver } from "../src/grpc-js.js";
+import type { EndpointItem } from "../src/node.js";
+import { addressItems } from "../src/resolve.js";
 import { peers } from "../src/task/index.js";
 import { clientOf, fakeGateway } from "./fake.js";
 
@@ -99,6 +106,24 @@ test("channels of @grpc/grpc-js balance over a job, and follow its endpoints", a
   client.close();
   await gateway.stop();
   for (const server of servers) server.stop();
+});
+
+test("a list of addresses comes when it has changed, and for no other reason", async () => {
+  const endpoint = (index: number, fields: object = {}) =>
+    create(EndpointSchema, { job: "web", index, host: "h", ports: [{ name: "http", number: 80 + index }], ...fields });
+  async function* items(): AsyncGenerator<EndpointItem> {
+    yield { type: "snapshot", endpoints: [endpoint(1), endpoint(0), endpoint(2, { ports: [] })], cursor };
+    yield { type: "published", endpoint: endpoint(1, { health: 3 }) };
+    yield { type: "bookmark", cursor };
+    yield { type: "published", endpoint: endpoint(1, { weight: 9 }) };
+    yield { type: "withdrawn", endpoint: create(EndpointWithdrawnSchema, { job: "web", index: 0 }) };
+    yield { type: "snapshot", endpoints: [], cursor };
+  }
+  const lists: string[] = [];
+  for await (const list of addressItems(items(), "http")) {
+    lists.push(list.map(({ port, weight }) => `${port}/${weight}`).join());
+  }
+  assert.deepEqual(lists, ["80/0,81/0", "80/0,81/9", "81/9", ""]);
 });
 
 test("a task follows its peers, without itself", async () => {

@@ -2,7 +2,7 @@
 
 import type { BoroughClient } from "../client.js";
 import { cancellable } from "../iterate.js";
-import type { Address } from "../resolve.js";
+import { type Address, addressItems } from "../resolve.js";
 import { type TaskIdentity, thisTask } from "./identity.js";
 
 /** How peers are followed. */
@@ -24,9 +24,6 @@ export function peers(client: BoroughClient, options: PeerOptions = {}): AsyncIt
   const { port, signal, task = thisTask() } = options;
   const { cell, user, job, index } = task;
   const { names } = client.with({ cell, user });
-  return cancellable(async function* (end) {
-    for await (const addresses of names.addresses(job, port, { signal: end })) {
-      yield addresses.filter((address) => address.index !== index);
-    }
-  }, signal);
+  const isOther = (address: Address) => address.index !== index;
+  return cancellable((end) => addressItems(names.watch(job, { signal: end }), port, isOther), signal);
 }
