@@ -13,6 +13,7 @@ mod list;
 mod logs;
 mod memory;
 mod micro_task;
+mod names;
 mod overload;
 mod recovery;
 mod resident;
@@ -67,6 +68,8 @@ enum Bench {
     List(list::ListBenchArguments),
     /// The output of a job of many tasks, followed by one client
     Logs(logs::LogsArguments),
+    /// How fast a change of an endpoint reaches everybody who follows it, and answers of DNS
+    Names(names::NamesArguments),
     /// What other callers notice of one user who asks for far more than a share
     Overload(overload::OverloadArguments),
     /// What a cell writes while nothing happens
@@ -150,6 +153,7 @@ fn main() -> anyhow::Result<()> {
             Bench::FirstAnswer(arguments) => first_answer::run(&options, &arguments, &mut results).await,
             Bench::List(arguments) => list::run(&options, &arguments, &mut results).await,
             Bench::Logs(arguments) => logs::run(&options, &arguments, &mut results).await,
+            Bench::Names(arguments) => names::run(&options, &arguments, &mut results).await,
             Bench::Overload(arguments) => overload::run(&options, &arguments, &mut results).await,
             Bench::Idle(arguments) => idle::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
