@@ -9,7 +9,7 @@ use std::time::Duration;
 use borough_model::task::{Endpoint, EndpointPort, Health};
 use borough_model::{Incarnation, JobId, Name, TaskId};
 use borough_names::dns::{DnsTransport, DnsZone, packet_answer, packet_answer_cut};
-use borough_names::table::{CellRows, JobFacts, NamesTable};
+use borough_names::table::{ListedCell, NamesTable, ServiceFacts};
 use borough_store::Cursor;
 
 /// The most bytes of an answer over UDP.
@@ -45,17 +45,17 @@ fn table() -> Option<NamesTable> {
         weight: 1,
         node: job.clone(),
     };
-    let facts = JobFacts {
+    let facts = ServiceFacts {
         job: JobId(1),
         is_live: true,
         count: 400,
         ports: vec![http.clone()],
         ..Default::default()
     };
-    let rows = CellRows {
+    let rows = ListedCell {
         jobs: vec![((user.clone(), job.clone()), facts)],
         endpoints: (0..400).map(|index| (endpoint(index), 0)).collect(),
-        ..CellRows::default()
+        ..ListedCell::default()
     };
     let mut table = NamesTable::new([cell.clone()]);
     table.change(&cell, |cell| cell.replace(rows, Cursor::start(1)));

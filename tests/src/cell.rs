@@ -164,6 +164,11 @@ impl TestCell {
         format!("127.0.0.1:{}", self.ports.dns())
     }
 
+    /// The address of a load balancer that the test starts.
+    pub fn balancer(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.balancer())
+    }
+
     /// The address of xDS.
     pub fn xds(&self) -> String {
         format!("127.0.0.1:{}", self.ports.xds())

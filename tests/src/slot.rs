@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Ports of one cell: two of the gateway, three of the name service, the others of its tasks.
+/// Ports of one cell: two of the gateway, three of the name service, one of a load balancer, the others of its tasks.
 const PORTS: u16 = 100;
 /// The first port: below those of `borough dev`, and below those that the kernel assigns.
 const FIRST: u16 = 12_000;
@@ -66,8 +66,13 @@ impl PortSlot {
         self.first + 4
     }
 
+    /// The port of a load balancer that a test starts.
+    pub fn balancer(&self) -> u16 {
+        self.first + 5
+    }
+
     /// The ports of tasks, as FIRST-LAST.
     pub fn tasks(&self) -> String {
-        format!("{}-{}", self.first + 5, self.first + PORTS - 1)
+        format!("{}-{}", self.first + 6, self.first + PORTS - 1)
     }
 }

@@ -16,7 +16,7 @@ use borough_store::{Cursor, error_chain};
 use futures::FutureExt as _;
 
 use crate::service::NamesShared;
-use crate::table::{CellRows, CellTable, JobEvent, JobFacts, NodePlace, TableChanges};
+use crate::table::{CellTable, ListedCell, NamedJobEvent, NamesChanges, NodePlace, ServiceFacts};
 
 /// Entries that are applied before readers of the table may go on.
 const ENTRIES_AT_ONCE: usize = 64;
@@ -55,14 +55,14 @@ impl CellCopy {
         }
     }
 
-    fn rows(self, domains: &[String]) -> CellRows {
+    fn rows(self, domains: &[String]) -> ListedCell {
         let job = |(row, spec): (Arc<JobRow>, Option<StoredSpec>)| {
             let spec = spec.and_then(|spec| spec.decoded(&row.name));
             ((row.user.clone(), row.name.clone()), facts_of(&row, spec.as_ref()))
         };
         let endpoint =
             |(stored, healthy_ms): (StoredEndpoint, i64)| stored.decoded().map(|row| (row, healthy_ms));
-        CellRows {
+        ListedCell {
             jobs: self.jobs.into_iter().map(job).collect(),
             nodes: self.nodes.iter().map(|row| (row.name.clone(), row.id, place_of(row, domains))).collect(),
             endpoints: self.endpoints.into_iter().filter_map(endpoint).collect(),
@@ -70,8 +70,8 @@ impl CellCopy {
     }
 }
 
-fn facts_of(row: &JobRow, spec: Option<&JobSpec>) -> JobFacts {
-    JobFacts {
+fn facts_of(row: &JobRow, spec: Option<&JobSpec>) -> ServiceFacts {
+    ServiceFacts {
         job: row.id,
         spec_version: row.spec_version,
         is_live: !matches!(row.state, JobState::Ended { .. }),
@@ -158,7 +158,7 @@ async fn entries_follow(
         is_over |= entries.iter().any(|(_, entry)| entry.deltas.iter().any(has_settings));
         let looks: Vec<_> = entries.iter().map(|(_, entry)| EntryLook::of(&cell.mirror, entry)).collect();
         shared.change(&cell.name, |table| {
-            let mut changes = TableChanges::default();
+            let mut changes = NamesChanges::default();
             for ((cursor, entry), look) in entries.iter().zip(&looks) {
                 let of_entry = entry_apply(table, *cursor, entry, look, domains);
                 changes.services.extend(of_entry.services);
@@ -221,8 +221,8 @@ fn entry_apply(
     entry: &JournalEntry,
     look: &EntryLook,
     domains: &[String],
-) -> TableChanges {
-    let mut changes = TableChanges::default();
+) -> NamesChanges {
+    let mut changes = NamesChanges::default();
     for delta in &entry.deltas {
         let of_delta = match delta {
             Delta::Endpoint { endpoint, revision } => {
@@ -238,10 +238,13 @@ fn entry_apply(
                 if spec.is_none()
                     && let Some(known) = table.facts_of(&row.user, &row.name, row.id)
                 {
-                    facts =
-                        JobFacts { labels: Arc::clone(&known.labels), ports: known.ports.clone(), ..facts };
+                    facts = ServiceFacts {
+                        labels: Arc::clone(&known.labels),
+                        ports: known.ports.clone(),
+                        ..facts
+                    };
                 }
-                let event = if row.revision <= 1 { JobEvent::Created } else { JobEvent::Changed };
+                let event = if row.revision <= 1 { NamedJobEvent::Created } else { NamedJobEvent::Changed };
                 table.job_put(&row.user, &row.name, facts, event, cursor)
             }
             Delta::JobRemoved { job, .. } => table.job_remove(*job, cursor),

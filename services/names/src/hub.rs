@@ -8,7 +8,7 @@ use borough_model::Name;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::table::{ServiceKey, TableChanges};
+use crate::table::{NamesChanges, ServiceKey};
 
 /// What somebody follows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ impl Hub {
     }
 
     /// Wakes the followers of what has changed.
-    pub fn notify(&self, changes: TableChanges) {
+    pub fn notify(&self, changes: NamesChanges) {
         if changes.is_empty() {
             return;
         }
@@ -136,8 +136,8 @@ mod tests {
         ServiceKey::of_texts("alpha", "ann", job).unwrap()
     }
 
-    fn changes(job: &str) -> TableChanges {
-        TableChanges { services: [service(job)].into(), ..TableChanges::default() }
+    fn changes(job: &str) -> NamesChanges {
+        NamesChanges { services: [service(job)].into(), ..NamesChanges::default() }
     }
 
     #[test]

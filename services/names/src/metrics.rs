@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,9 +10,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-use crate::dns::DnsTransport;
-use crate::service::NamesShared;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CellLabel {
@@ -80,12 +78,12 @@ pub(crate) struct NamesMetrics {
     pub(crate) xds_streams: Gauge,
     pub(crate) xds_responses: Counter,
     xds_refused: Family<ResourceLabel, Counter>,
-    ready: Gauge,
+    pub(crate) ready: Gauge,
     endpoints: Family<CellLabel, Gauge>,
     services: Family<CellLabel, Gauge>,
     age_ms: Family<CellLabel, Gauge>,
     outage_since: Family<CellLabel, Gauge>,
-    wakes: Gauge,
+    pub(crate) wakes: Gauge,
 }
 
 impl NamesMetrics {
@@ -130,46 +128,33 @@ impl NamesMetrics {
         }
     }
 
-    pub(crate) fn dns_count(&self, transport: DnsTransport, result: DnsResult) {
-        let transport = match transport {
-            DnsTransport::Udp => "udp",
-            DnsTransport::Tcp => "tcp",
-        };
+    pub(crate) fn dns_count(&self, transport: &'static str, result: DnsResult) {
         self.dns.get_or_create(&DnsLabels { transport, result: result.label() }).inc();
     }
 
     pub(crate) fn xds_refused_count(&self, resource: &'static str) {
         self.xds_refused.get_or_create(&ResourceLabel { resource }).inc();
     }
-}
 
-impl NamesShared {
-    /// The metrics as text, as of now.
-    pub(crate) fn metrics_text(&self) -> Result<String, fmt::Error> {
-        let metrics = &self.metrics;
+    /// Records how much the table of a cell has.
+    pub(crate) fn sizes_set(&self, cell: &str, services: usize, endpoints: usize) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        metrics.ready.set(i64::from(self.is_ready()));
-        metrics.wakes.set(i64::try_from(self.hub.wakes()).unwrap_or(i64::MAX));
-        let sizes = self.read(|table| {
-            let size = |cell: &crate::table::CellTable| {
-                let services = cell.services().count();
-                let endpoints = cell.services().map(|(_, service)| service.endpoints().len()).sum::<usize>();
-                (cell.name().to_string(), services, endpoints)
-            };
-            table.cells().map(size).collect::<Vec<_>>()
-        });
-        for (cell, services, endpoints) in sizes.into_iter().flatten() {
-            let label = CellLabel { cell };
-            metrics.services.get_or_create(&label).set(count(services));
-            metrics.endpoints.get_or_create(&label).set(count(endpoints));
-        }
-        for (cell, age) in self.ages() {
-            let label = CellLabel { cell: cell.to_string() };
-            metrics.age_ms.get_or_create(&label).set(i64::try_from(age.age.as_millis()).unwrap_or(i64::MAX));
-            metrics.outage_since.get_or_create(&label).set(age.outage_since_ms.unwrap_or_default());
-        }
+        let label = CellLabel { cell: cell.to_owned() };
+        self.services.get_or_create(&label).set(count(services));
+        self.endpoints.get_or_create(&label).set(count(endpoints));
+    }
+
+    /// Records how old the table of a cell may be.
+    pub(crate) fn age_set(&self, cell: &str, age: Duration, outage_since_ms: Option<i64>) {
+        let label = CellLabel { cell: cell.to_owned() };
+        self.age_ms.get_or_create(&label).set(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        self.outage_since.get_or_create(&label).set(outage_since_ms.unwrap_or_default());
+    }
+
+    /// The metrics as text.
+    pub(crate) fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &metrics.registry.lock())?;
+        prometheus_client::encoding::text::encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use crate::hub::Hub;
 use crate::metrics::NamesMetrics;
-use crate::table::{CellTable, NamesTable, TableChanges};
+use crate::table::{CellTable, NamesChanges, NamesTable};
 
 /// A mirror reads the journal at least every second. One that has not for this long has lost the store.
 const OUTAGE_AFTER: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ impl NamesShared {
     }
 
     /// Changes the table of a cell, and wakes those whom it concerns.
-    pub fn change(&self, cell: &Name, change: impl FnOnce(&mut CellTable) -> TableChanges) {
+    pub fn change(&self, cell: &Name, change: impl FnOnce(&mut CellTable) -> NamesChanges) {
         let changes = self.table.write().change(cell, change);
         self.metrics.changes.inc_by(u64::try_from(changes.services.len()).unwrap_or(u64::MAX));
         self.hub.notify(changes);
@@ -78,6 +78,28 @@ impl NamesShared {
     pub fn age(&self) -> TableAge {
         let oldest = self.ages().map(|(_, age)| age).max_by_key(|age| age.age);
         oldest.unwrap_or(TableAge { age: Duration::ZERO, outage_since_ms: None })
+    }
+
+    /// The metrics as text, as of now.
+    pub(crate) fn metrics_text(&self) -> Result<String, std::fmt::Error> {
+        let metrics = &self.metrics;
+        metrics.ready.set(i64::from(self.is_ready()));
+        metrics.wakes.set(i64::try_from(self.hub.wakes()).unwrap_or(i64::MAX));
+        let sizes = self.read(|table| {
+            let size = |cell: &CellTable| {
+                let services = cell.services().count();
+                let endpoints = cell.services().map(|(_, service)| service.endpoints().len()).sum::<usize>();
+                (cell.name().clone(), services, endpoints)
+            };
+            table.cells().map(size).collect::<Vec<_>>()
+        });
+        for (cell, services, endpoints) in sizes.into_iter().flatten() {
+            metrics.sizes_set(cell.as_str(), services, endpoints);
+        }
+        for (cell, age) in self.ages() {
+            metrics.age_set(cell.as_str(), age.age, age.outage_since_ms);
+        }
+        metrics.encode()
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

@@ -7,6 +7,7 @@ mod access;
 mod agent;
 mod allocs;
 mod bad;
+mod balancers;
 mod browser;
 mod complete;
 mod connection;

@@ -1,8 +1,8 @@
 //! A response as bytes.
 //!
 //! The encoder of `hickory-proto` compresses 120 names of a message, which is right for a resolver and too few for
-//! answers of a thousand records. This one writes names of the zone as their own labels and a pointer into the question.
-//! Names inside of records are written whole, as RFC 2782 wants it for the targets of SRV records.
+//! answers of a thousand records. This one writes names of the zone as their own labels and a pointer into the
+//! question. Names inside of records are written whole, as RFC 2782 wants it for the targets of SRV records.
 
 use hickory_proto::ProtoError;
 use hickory_proto::op::{Header, HeaderCounts, Metadata, Query};

@@ -104,7 +104,7 @@ impl DnsServer {
             self.shared.read(|table| packet_answer(Some(table), &self.zone, packet, transport, rotation));
         // Without a table the server says that it cannot answer now, and never that nothing is there.
         let answer = answered.unwrap_or_else(|| packet_answer(None, &self.zone, packet, transport, rotation));
-        self.shared.metrics.dns_count(transport, DnsResult::of(answer.as_deref()));
+        self.shared.metrics.dns_count(transport.label(), DnsResult::of(answer.as_deref()));
         answer
     }
 }
@@ -126,7 +126,7 @@ async fn udp_serve(server: &DnsServer, socket: &UdpSocket) {
         let answer = match verdict {
             RateVerdict::Answer => server.answer(packet, DnsTransport::Udp),
             RateVerdict::AnswerCut | RateVerdict::Drop => {
-                server.shared.metrics.dns_count(DnsTransport::Udp, DnsResult::Limited);
+                server.shared.metrics.dns_count(DnsTransport::Udp.label(), DnsResult::Limited);
                 let cut = verdict == RateVerdict::AnswerCut;
                 cut.then(|| packet_answer_cut(&server.zone, packet)).flatten()
             }

@@ -65,7 +65,7 @@ impl ZoneModel {
         }
     }
 
-    fn of(jobs: &[(&str, crate::table::JobFacts)], endpoints: &[Endpoint]) -> Self {
+    fn of(jobs: &[(&str, crate::table::ServiceFacts)], endpoints: &[Endpoint]) -> Self {
         let mut model = Self::default();
         for name in ["names.test", "0.names.test", "alpha.names.test"] {
             model.names.insert(name.to_owned());
@@ -356,7 +356,7 @@ fn names_of_the_greatest_length_are_valid() {
         job: name(&job),
         ..endpoint((1, "web"), u32::MAX, "10.0.0.1", &[(&port, 80)])
     };
-    let rows = crate::table::CellRows {
+    let rows = crate::table::ListedCell {
         jobs: vec![((name(&user), name(&job)), facts(1, &[&port]))],
         endpoints: vec![(endpoint, 0)],
         ..Default::default()

@@ -17,6 +17,16 @@ pub enum DnsTransport {
     Tcp,
 }
 
+impl DnsTransport {
+    /// For metrics.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
 /// Answers a packet. `None`: it deserves no answer, because it is no question. Without a complete table the answer says
 /// that the server cannot answer now.
 pub fn packet_answer(
@@ -42,7 +52,7 @@ pub fn packet_answer(
     };
     // There is no larger transport than TCP, and a client that heard "cut" there would throw away a good answer.
     let is_cut = answer.is_cut && transport == DnsTransport::Udp;
-    response_encode(&query, answer, is_cut, zone)
+    response_encode(&query, DnsAnswer { is_cut, ..answer }, zone)
 }
 
 /// Answers a packet with nothing but "ask again over TCP", for a client that has asked too often: nobody can make the
@@ -51,7 +61,7 @@ pub fn packet_answer_cut(zone: &DnsZone, packet: &[u8]) -> Option<Vec<u8>> {
     let query = query_read(packet)?.ok()?;
     query_check(&query).ok()?;
     let answer = DnsAnswer { is_cut: true, ..DnsAnswer::default() };
-    response_encode(&query, answer, true, zone)
+    response_encode(&query, answer, zone)
 }
 
 /// The query of a packet, or how to refuse one that cannot be read.
@@ -95,11 +105,11 @@ fn room_of(query: &Message, transport: DnsTransport) -> usize {
     usize::from(limit)
 }
 
-fn response_encode(query: &Message, answer: DnsAnswer, is_cut: bool, zone: &DnsZone) -> Option<Vec<u8>> {
+fn response_encode(query: &Message, answer: DnsAnswer, zone: &DnsZone) -> Option<Vec<u8>> {
     let mut metadata = Metadata::response_from_request(&query.metadata);
     metadata.response_code = answer.code;
     metadata.authoritative = answer.is_authoritative;
-    metadata.truncation = is_cut;
+    metadata.truncation = answer.is_cut;
     let question = match query.queries.as_slice() {
         [question] => Some(question),
         _ => None,

@@ -44,7 +44,7 @@ const LAST_CONTACT: HeaderName = HeaderName::from_static("x-consul-lastcontact")
 const KNOWN_LEADER: HeaderName = HeaderName::from_static("x-consul-knownleader");
 const OUTAGE_SINCE: HeaderName = HeaderName::from_static("x-borough-outage-since-ms");
 
-type Body = Full<Bytes>;
+type HttpBody = Full<Bytes>;
 
 /// A listener for HTTP.
 pub struct HttpListener {
@@ -137,7 +137,7 @@ impl From<QueryError> for HttpRefusal {
 }
 
 impl HttpRefusal {
-    fn response(self) -> Response<Body> {
+    fn response(self) -> Response<HttpBody> {
         match self {
             Self::Query(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
             Self::NotFound => text(StatusCode::NOT_FOUND, PATHS),
@@ -161,7 +161,7 @@ const PATHS: &str = "there are /v1/catalog/services, /v1/catalog/service/NAME, /
     /metrics\n";
 
 impl HttpView {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<HttpBody> {
         self.shared.metrics.http_requests.inc();
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return text(
@@ -184,14 +184,14 @@ impl HttpView {
         answered.unwrap_or_else(HttpRefusal::response)
     }
 
-    fn ready(&self) -> Response<Body> {
+    fn ready(&self) -> Response<HttpBody> {
         if self.ended.is_cancelled() {
             return text(StatusCode::SERVICE_UNAVAILABLE, "the process ends\n");
         }
         if self.shared.is_ready() { text(StatusCode::OK, "ok\n") } else { HttpRefusal::NotReady.response() }
     }
 
-    fn metrics(&self) -> Response<Body> {
+    fn metrics(&self) -> Response<HttpBody> {
         match self.shared.metrics_text() {
             Ok(body) => {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -206,7 +206,7 @@ impl HttpView {
         path: &[&str],
         query: &str,
         headers: &HeaderMap,
-    ) -> Result<Response<Body>, HttpRefusal> {
+    ) -> Result<Response<HttpBody>, HttpRefusal> {
         let query = HttpQuery::parse(query)?;
         match path {
             ["status", "leader"] => Ok(json(&Value::from(self.address.to_string()))),
@@ -237,7 +237,7 @@ impl HttpView {
         query: &HttpQuery,
         headers: &HeaderMap,
         body: fn(&crate::table::CellTable) -> Value,
-    ) -> Result<Response<Body>, HttpRefusal> {
+    ) -> Result<Response<HttpBody>, HttpRefusal> {
         let name = self.cell_of(query)?;
         let wait = query.wait(self.shared.random())?;
         let state = |table: &NamesTable| {
@@ -260,7 +260,7 @@ impl HttpView {
         query: &HttpQuery,
         headers: &HeaderMap,
         body: fn(&NamesTable, &ServiceQuery, &ServiceFilter) -> Value,
-    ) -> Result<Response<Body>, HttpRefusal> {
+    ) -> Result<Response<HttpBody>, HttpRefusal> {
         let cell = self.cell_of(query)?;
         let wait = query.wait(self.shared.random())?;
         let asked = query.index()?;
@@ -285,7 +285,11 @@ impl HttpView {
         Ok(self.stamped(&body, index, headers))
     }
 
-    async fn http_sd(&self, query: &HttpQuery, headers: &HeaderMap) -> Result<Response<Body>, HttpRefusal> {
+    async fn http_sd(
+        &self,
+        query: &HttpQuery,
+        headers: &HeaderMap,
+    ) -> Result<Response<HttpBody>, HttpRefusal> {
         let name = |field: &'static str| {
             let name = query.value(field).map(Name::new).transpose();
             name.map_err(|_| {
@@ -302,14 +306,14 @@ impl HttpView {
     }
 
     /// The body with its index, and with the age of what it says.
-    fn stamped(&self, body: &Value, index: TableIndex, headers: &HeaderMap) -> Response<Body> {
+    fn stamped(&self, body: &Value, index: TableIndex, headers: &HeaderMap) -> Response<HttpBody> {
         let mut response = self.tagged(body, headers);
         response.headers_mut().insert(INDEX, HeaderValue::from(index.0));
         response
     }
 
     /// The body with its tag, or only the tag if the client has the body.
-    fn tagged(&self, body: &Value, headers: &HeaderMap) -> Response<Body> {
+    fn tagged(&self, body: &Value, headers: &HeaderMap) -> Response<HttpBody> {
         let mut response = json(body);
         let digest = match serde_json::to_vec(body) {
             Ok(bytes) => xxh3_64(&bytes),
@@ -335,17 +339,17 @@ impl HttpView {
     }
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<HttpBody> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     with_type(response, "text/plain; charset=utf-8")
 }
 
-fn json(body: &Value) -> Response<Body> {
+fn json(body: &Value) -> Response<HttpBody> {
     with_type(text(StatusCode::OK, body.to_string()), "application/json")
 }
 
-fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body> {
+fn with_type(mut response: Response<HttpBody>, kind: &'static str) -> Response<HttpBody> {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

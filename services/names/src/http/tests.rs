@@ -10,16 +10,16 @@ use super::consul::{catalog_service, health_service, services};
 use super::prometheus::{TargetFilter, targets};
 use super::*;
 use crate::table::tests::{endpoint, facts, key, name, table_of, web};
-use crate::table::{JobFacts, NamesTable};
+use crate::table::{NamesTable, ServiceFacts};
 
 fn asked(text: &str) -> ServiceQuery {
     ServiceQuery::parse(&name("alpha"), text).unwrap()
 }
 
-fn labelled(labels: &[(&str, &str)]) -> JobFacts {
+fn labelled(labels: &[(&str, &str)]) -> ServiceFacts {
     let labels: BTreeMap<String, String> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    JobFacts { labels: Arc::new(labels), ..facts(1, &["http"]) }
+    ServiceFacts { labels: Arc::new(labels), ..facts(1, &["http"]) }
 }
 
 fn ports(body: &Value) -> Vec<u64> {
@@ -45,8 +45,8 @@ fn no_two_services_have_one_name() {
 
 #[test]
 fn a_service_is_listed_once_per_port_with_its_labels_as_tags() {
-    let both = JobFacts { ports: vec![name("http"), name("admin")], ..facts(2, &[]) };
-    let over = JobFacts { is_live: false, ..facts(3, &["http"]) };
+    let both = ServiceFacts { ports: vec![name("http"), name("admin")], ..facts(2, &[]) };
+    let over = ServiceFacts { is_live: false, ..facts(3, &["http"]) };
     let jobs = [("web", labelled(&[("tier", "front"), ("canary", "")])), ("api", both), ("old", over)];
     let table = table_of(&jobs, Vec::new());
     let listed = services(table.cell("alpha").unwrap());
@@ -83,8 +83,10 @@ fn a_health_answer_has_what_clients_read() {
 #[test]
 fn ports_and_tags_choose() {
     let two = endpoint((1, "web"), 0, "10.0.0.1", &[("http", 80), ("admin", 81)]);
-    let jobs =
-        [("web", JobFacts { ports: vec![name("http"), name("admin")], ..labelled(&[("tier", "front")]) })];
+    let jobs = [(
+        "web",
+        ServiceFacts { ports: vec![name("http"), name("admin")], ..labelled(&[("tier", "front")]) },
+    )];
     let table = table_of(&jobs, vec![two]);
     let health = |text: &str, tags: &[&str]| {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();

@@ -8,11 +8,11 @@ use borough_model::task::Endpoint;
 use borough_model::{JobId, Name, NodeId, TaskId};
 use borough_store::Cursor;
 
-use super::{AddressOwner, Service, ServiceEndpoint, ServiceKey, TableChanges, TableIndex};
+use super::{AddressOwner, NamesChanges, Service, ServiceEndpoint, ServiceKey, TableIndex};
 
 /// What the views show of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobFacts {
+pub struct ServiceFacts {
     pub job: JobId,
     /// The version of the spec that labels and ports are of.
     pub spec_version: u32,
@@ -25,7 +25,7 @@ pub struct JobFacts {
     pub ports: Vec<Name>,
 }
 
-impl JobFacts {
+impl ServiceFacts {
     /// Returns true if the views answer the same for both.
     pub(super) fn shows_as(&self, other: &Self) -> bool {
         Self { spec_version: other.spec_version, ..self.clone() } == *other
@@ -52,7 +52,7 @@ pub struct NodePlace {
 
 /// What has happened to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobEvent {
+pub enum NamedJobEvent {
     /// It was submitted, and has taken its name.
     Created,
     Changed,
@@ -67,8 +67,8 @@ pub(super) enum AddressChange {
 
 /// Rows of a cell, from which its table begins.
 #[derive(Debug, Default)]
-pub struct CellRows {
-    pub jobs: Vec<((Name, Name), JobFacts)>,
+pub struct ListedCell {
+    pub jobs: Vec<((Name, Name), ServiceFacts)>,
     pub nodes: Vec<(Name, NodeId, NodePlace)>,
     /// Endpoints, and since when each is healthy.
     pub endpoints: Vec<(Endpoint, i64)>,
@@ -161,7 +161,7 @@ impl CellTable {
 
     /// Replaces everything with the rows of a listing. Services that are the same keep their index, unless the store
     /// has another epoch.
-    pub fn replace(&mut self, rows: CellRows, cursor: Cursor) -> TableChanges {
+    pub fn replace(&mut self, rows: ListedCell, cursor: Cursor) -> NamesChanges {
         let index = TableIndex::of(cursor);
         let is_new_epoch = self.cursor.is_none_or(|known| known.store_epoch != cursor.store_epoch);
         let mut next = Self::new(self.name.clone());
@@ -172,7 +172,7 @@ impl CellTable {
         for (endpoint, healthy_ms) in rows.endpoints {
             next.endpoint_put(&endpoint, 0, healthy_ms, cursor);
         }
-        let mut changes = TableChanges::default();
+        let mut changes = NamesChanges::default();
         for (name, service) in &mut next.services {
             let known = self.services.get(name).filter(|known| known.shows_as(service));
             match known.filter(|_| !is_new_epoch) {
@@ -213,7 +213,7 @@ impl CellTable {
         revision: u64,
         healthy_ms: i64,
         cursor: Cursor,
-    ) -> TableChanges {
+    ) -> NamesChanges {
         let place = self.nodes.get(&endpoint.node).map(|(_, place)| Arc::clone(place)).unwrap_or_default();
         let endpoint_of = ServiceEndpoint::new(endpoint, revision, healthy_ms, place);
         let name = (endpoint.user.clone(), endpoint.job.clone());
@@ -228,10 +228,10 @@ impl CellTable {
             self.address_changes.extend(lacks.into_iter().chain(has));
         }
         if !changes {
-            return TableChanges::default();
+            return NamesChanges::default();
         }
         service.index_set(service.index().next_at(TableIndex::of(cursor)));
-        TableChanges { services: [owner.0].into(), ..TableChanges::default() }
+        NamesChanges { services: [owner.0].into(), ..NamesChanges::default() }
     }
 
     /// Removes a withdrawn endpoint.
@@ -242,17 +242,17 @@ impl CellTable {
         task: TaskId,
         revision: u64,
         cursor: Cursor,
-    ) -> TableChanges {
+    ) -> NamesChanges {
         let key = self.key(user, job);
         let Some(service) = self.services.get_mut(&(user.clone(), job.clone())) else {
-            return TableChanges::default();
+            return NamesChanges::default();
         };
-        let Some(removed) = service.remove(task, revision) else { return TableChanges::default() };
+        let Some(removed) = service.remove(task, revision) else { return NamesChanges::default() };
         service.index_set(service.index().next_at(TableIndex::of(cursor)));
         let owner = (key.clone(), task.index);
         self.address_changes
             .extend(removed.host.address().map(|address| AddressChange::Lacks(address, owner)));
-        TableChanges { services: [key].into(), ..TableChanges::default() }
+        NamesChanges { services: [key].into(), ..NamesChanges::default() }
     }
 
     /// Puts the facts of a job. A name passes on to the job that was created with it last.
@@ -260,21 +260,21 @@ impl CellTable {
         &mut self,
         user: &Name,
         job: &Name,
-        facts: JobFacts,
-        event: JobEvent,
+        facts: ServiceFacts,
+        event: NamedJobEvent,
         cursor: Cursor,
-    ) -> TableChanges {
+    ) -> NamesChanges {
         let key = self.key(user, job);
         let name = (user.clone(), job.clone());
         let at = TableIndex::of(cursor);
-        let mut changes = TableChanges::default();
+        let mut changes = NamesChanges::default();
         match self.services.get_mut(&name) {
             None => {
                 self.services.insert(name, Service::new(facts, self.missing_index.next_at(at)));
                 changes.lists.insert(self.name.clone());
             }
             Some(service) => {
-                if service.facts().job != facts.job && event == JobEvent::Changed {
+                if service.facts().job != facts.job && event == NamedJobEvent::Changed {
                     return changes;
                 }
                 if !service.facts().lists_as(&facts) {
@@ -294,14 +294,14 @@ impl CellTable {
     }
 
     /// The facts of a job, if the name is the job's.
-    pub fn facts_of(&self, user: &Name, name: &Name, job: JobId) -> Option<&JobFacts> {
+    pub fn facts_of(&self, user: &Name, name: &Name, job: JobId) -> Option<&ServiceFacts> {
         self.service(user, name).map(Service::facts).filter(|facts| facts.job == job)
     }
 
     /// Removes the service of a job that is no more.
-    pub fn job_remove(&mut self, job: JobId, cursor: Cursor) -> TableChanges {
+    pub fn job_remove(&mut self, job: JobId, cursor: Cursor) -> NamesChanges {
         let found = self.services.iter().find(|(_, service)| service.facts().job == job);
-        let Some(name) = found.map(|(name, _)| name.clone()) else { return TableChanges::default() };
+        let Some(name) = found.map(|(name, _)| name.clone()) else { return NamesChanges::default() };
         let key = self.key(&name.0, &name.1);
         if let Some(service) = self.services.remove(&name) {
             for endpoint in service.endpoints() {
@@ -313,12 +313,12 @@ impl CellTable {
             self.missing_index = self.missing_index.next_at(at);
             self.list_index = self.list_index.next_at(at);
         }
-        TableChanges { services: [key].into(), lists: [self.name.clone()].into() }
+        NamesChanges { services: [key].into(), lists: [self.name.clone()].into() }
     }
 
     /// Puts what is known of a node, and passes it on to its endpoints.
-    pub fn node_put(&mut self, node: &Name, id: NodeId, place: NodePlace, cursor: Cursor) -> TableChanges {
-        let mut changes = TableChanges::default();
+    pub fn node_put(&mut self, node: &Name, id: NodeId, place: NodePlace, cursor: Cursor) -> NamesChanges {
+        let mut changes = NamesChanges::default();
         if self.nodes.get(node).is_some_and(|(known, at)| (*known, &**at) == (id, &place)) {
             return changes;
         }

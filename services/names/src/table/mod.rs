@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 use borough_model::Name;
 
-pub use cell::{CellRows, CellTable, JobEvent, JobFacts, NodePlace};
+pub use cell::{CellTable, ListedCell, NamedJobEvent, NodePlace, ServiceFacts};
 pub use endpoint::{EndpointHost, ServiceEndpoint};
 pub use index::TableIndex;
 pub use service::Service;
@@ -44,14 +44,14 @@ impl fmt::Display for ServiceKey {
 
 /// What a step has changed: whom it concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableChanges {
+pub struct NamesChanges {
     /// Services with another answer.
     pub services: BTreeSet<ServiceKey>,
     /// Cells with another list of services: their names, ports or labels.
     pub lists: BTreeSet<Name>,
 }
 
-impl TableChanges {
+impl NamesChanges {
     /// Returns true if nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.services.is_empty() && self.lists.is_empty()
@@ -104,9 +104,9 @@ impl NamesTable {
     pub fn change(
         &mut self,
         cell: &Name,
-        change: impl FnOnce(&mut CellTable) -> TableChanges,
-    ) -> TableChanges {
-        let Some(table) = self.cells.get_mut(cell) else { return TableChanges::default() };
+        change: impl FnOnce(&mut CellTable) -> NamesChanges,
+    ) -> NamesChanges {
+        let Some(table) = self.cells.get_mut(cell) else { return NamesChanges::default() };
         let changes = change(table);
         for change in table.addresses_take() {
             match change {

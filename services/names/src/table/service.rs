@@ -6,12 +6,12 @@ use std::sync::Arc;
 use borough_model::task::Health;
 use borough_model::{Name, TaskId};
 
-use super::{JobFacts, ServiceEndpoint, TableIndex};
+use super::{ServiceEndpoint, ServiceFacts, TableIndex};
 
 /// The endpoints of a job, and the facts of the job that the views show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Service {
-    facts: JobFacts,
+    facts: ServiceFacts,
     index: TableIndex,
     /// By the index of the task.
     endpoints: Vec<Arc<ServiceEndpoint>>,
@@ -21,7 +21,7 @@ pub struct Service {
 }
 
 impl Service {
-    pub(super) fn new(facts: JobFacts, index: TableIndex) -> Self {
+    pub(super) fn new(facts: ServiceFacts, index: TableIndex) -> Self {
         Self { facts, index, ..Self::default() }
     }
 
@@ -34,7 +34,7 @@ impl Service {
     }
 
     /// The facts of its job.
-    pub fn facts(&self) -> &JobFacts {
+    pub fn facts(&self) -> &ServiceFacts {
         &self.facts
     }
 
@@ -85,7 +85,7 @@ impl Service {
     }
 
     /// Changes the facts. Returns true if they are others now.
-    pub(super) fn facts_set(&mut self, facts: JobFacts) -> bool {
+    pub(super) fn facts_set(&mut self, facts: ServiceFacts) -> bool {
         let changes = !self.facts.shows_as(&facts);
         self.facts = facts;
         changes

@@ -26,8 +26,8 @@ pub(crate) fn key(job: &str) -> ServiceKey {
     ServiceKey::of_texts("alpha", "ann", job).unwrap()
 }
 
-pub(crate) fn facts(job: u64, ports: &[&str]) -> JobFacts {
-    JobFacts {
+pub(crate) fn facts(job: u64, ports: &[&str]) -> ServiceFacts {
+    ServiceFacts {
         job: JobId(job),
         spec_version: 1,
         is_live: true,
@@ -56,9 +56,9 @@ pub(crate) fn endpoint(job: (u64, &str), index: u32, host: &str, ports: &[(&str,
 }
 
 /// A table of the cell `alpha` with these jobs of ann and their endpoints.
-pub(crate) fn table_of(jobs: &[(&str, JobFacts)], endpoints: Vec<Endpoint>) -> NamesTable {
+pub(crate) fn table_of(jobs: &[(&str, ServiceFacts)], endpoints: Vec<Endpoint>) -> NamesTable {
     let mut table = NamesTable::new([name("alpha")]);
-    let rows = CellRows {
+    let rows = ListedCell {
         jobs: jobs.iter().map(|(job, facts)| ((name("ann"), name(job)), facts.clone())).collect(),
         nodes: vec![(name("n1"), NodeId(1), place("east", "r1"))],
         endpoints: endpoints.into_iter().map(|endpoint| (endpoint, 0)).collect(),
@@ -86,8 +86,8 @@ pub(crate) fn web() -> NamesTable {
 /// Changes the cell.
 pub(crate) fn step(
     table: &mut NamesTable,
-    change: impl FnOnce(&mut CellTable) -> TableChanges,
-) -> TableChanges {
+    change: impl FnOnce(&mut CellTable) -> NamesChanges,
+) -> NamesChanges {
     table.change(&name("alpha"), change)
 }
 
@@ -102,7 +102,7 @@ fn a_change_moves_the_index_of_its_own_service_only() {
     let mut table = table_of(&[("web", facts(1, &[])), ("api", facts(2, &[]))], api.to_vec());
     let before = (index(&table, "web"), index(&table, "api"));
     let changes = step(&mut table, |cell| cell.endpoint_put(&web, 5, 7, at(2)));
-    assert_eq!(changes, TableChanges { services: [key("web")].into(), ..TableChanges::default() });
+    assert_eq!(changes, NamesChanges { services: [key("web")].into(), ..NamesChanges::default() });
     assert_eq!(index(&table, "web"), TableIndex::of(at(2)));
     assert_eq!(index(&table, "api"), before.1);
     let again = step(&mut table, |cell| cell.endpoint_put(&web, 6, 7, at(3)));
@@ -162,7 +162,7 @@ fn healthy_endpoints_are_used_and_without_any_all_are() {
 fn a_listing_keeps_the_index_of_what_is_the_same() {
     let mut table = web();
     let before = index(&table, "web");
-    let rows = |host: &str| CellRows {
+    let rows = |host: &str| ListedCell {
         jobs: vec![((name("ann"), name("web")), facts(1, &["http"]))],
         nodes: vec![(name("n1"), NodeId(1), place("east", "r1"))],
         endpoints: (0..3)
@@ -181,8 +181,8 @@ fn a_listing_keeps_the_index_of_what_is_the_same() {
     let moved = step(&mut table, |cell| cell.replace(rows("10.0.0.4"), at_epoch(3, 2)));
     assert_eq!(moved.services, [key("web")].into());
     assert_eq!(index(&table, "web"), TableIndex::of(at_epoch(3, 2)));
-    let gone = step(&mut table, |cell| cell.replace(CellRows::default(), at_epoch(9, 2)));
-    assert_eq!(gone, TableChanges { services: [key("web")].into(), lists: [name("alpha")].into() });
+    let gone = step(&mut table, |cell| cell.replace(ListedCell::default(), at_epoch(9, 2)));
+    assert_eq!(gone, NamesChanges { services: [key("web")].into(), lists: [name("alpha")].into() });
     assert_eq!(index(&table, "web"), TableIndex::of(at_epoch(9, 2)), "later than what it was");
 }
 
@@ -190,10 +190,10 @@ fn a_listing_keeps_the_index_of_what_is_the_same() {
 fn a_name_passes_on_to_the_job_that_was_created_with_it() {
     let mut table = web();
     let (ann, web) = (name("ann"), name("web"));
-    let (next, late) = (facts(7, &["http"]), JobFacts { is_live: false, ..facts(1, &["http"]) });
-    let taken = step(&mut table, |cell| cell.job_put(&ann, &web, next, JobEvent::Created, at(2)));
+    let (next, late) = (facts(7, &["http"]), ServiceFacts { is_live: false, ..facts(1, &["http"]) });
+    let taken = step(&mut table, |cell| cell.job_put(&ann, &web, next, NamedJobEvent::Created, at(2)));
     assert_eq!(taken.services, [key("web")].into());
-    let old = step(&mut table, |cell| cell.job_put(&ann, &web, late, JobEvent::Changed, at(3)));
+    let old = step(&mut table, |cell| cell.job_put(&ann, &web, late, NamedJobEvent::Changed, at(3)));
     assert!(old.is_empty(), "the ended job of the name may still change");
     assert_eq!(table.service(&key("web")).unwrap().facts().job, JobId(7));
     assert!(step(&mut table, |cell| cell.job_remove(JobId(1), at(4))).is_empty());
@@ -216,9 +216,9 @@ fn addresses_follow_their_endpoints() {
     step(&mut table, |cell| cell.job_remove(JobId(1), at(3)));
     assert!(table.addresses.is_empty(), "{:?}", table.addresses);
     let mut table = web();
-    step(&mut table, |cell| cell.replace(CellRows::default(), at(9)));
+    step(&mut table, |cell| cell.replace(ListedCell::default(), at(9)));
     assert!(table.addresses.is_empty(), "{:?}", table.addresses);
-    let rows = CellRows { endpoints: vec![(moved, 0)], ..CellRows::default() };
+    let rows = ListedCell { endpoints: vec![(moved, 0)], ..ListedCell::default() };
     step(&mut table, |cell| cell.replace(rows, at(10)));
     assert_eq!(table.addresses.len(), 1);
 }
@@ -235,7 +235,7 @@ fn what_a_node_is_shows_in_its_endpoints() {
     assert!(other.is_empty(), "no endpoint is there");
     step(&mut table, |cell| {
         cell.node_remove(NodeId(2));
-        TableChanges::default()
+        NamesChanges::default()
     });
     assert_eq!(table.cell("alpha").unwrap().nodes().count(), 1);
 }

@@ -169,13 +169,12 @@ fn endpoints(text: &str, name: &XdsName, service: &Service) -> XdsResource {
         if !seen.insert((address, number)) {
             continue;
         }
-        let is_usable = service.is_usable(endpoint);
         let draft = localities.entry((&endpoint.place.zone, &endpoint.place.sub_zone)).or_default();
-        if is_usable {
+        if service.is_usable(endpoint) {
             draft.weight = draft.weight.saturating_add(endpoint.weight);
         }
         details.push(detail_of(endpoint));
-        draft.endpoints.push(lb_endpoint(endpoint, address, number, health_of(endpoint, is_usable)));
+        draft.endpoints.push(lb_endpoint(endpoint, address, number, health_of(endpoint, service)));
     }
     // The version must not depend on the order of a map, and only the details are in one.
     let mut assignment = ClusterLoadAssignment { cluster_name: text.to_owned(), ..Default::default() };
@@ -207,11 +206,11 @@ fn port_of(endpoint: &ServiceEndpoint, port: Option<&Name>) -> Option<u16> {
     }
 }
 
-fn health_of(endpoint: &ServiceEndpoint, is_usable: bool) -> HealthStatus {
+fn health_of(endpoint: &ServiceEndpoint, service: &Service) -> HealthStatus {
     match endpoint.health {
         Health::Healthy => HealthStatus::Healthy,
         // Its node is lost, and so are those of all others.
-        Health::Unknown if is_usable => HealthStatus::Unknown,
+        Health::Unknown if service.is_usable(endpoint) => HealthStatus::Unknown,
         Health::Unknown | Health::Unhealthy => HealthStatus::Unhealthy,
     }
 }

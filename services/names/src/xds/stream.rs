@@ -75,6 +75,14 @@ pub struct RefusedResponse {
     pub detail: String,
 }
 
+/// How much a client wants of a type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SubscriptionScope {
+    Everything,
+    /// The names that it has given.
+    Named,
+}
+
 /// What a stream follows, and what its client has.
 #[derive(Debug)]
 pub struct AdsStream {
@@ -107,7 +115,6 @@ impl AdsStream {
         table: &NamesTable,
     ) -> Result<Option<RefusedResponse>, TooManyNames> {
         let Some(kind) = XdsKind::of_type_url(&request.type_url) else { return Ok(None) };
-        let is_first = !self.kinds.contains_key(&kind);
         let subscription = self.kinds.entry(kind).or_default();
         let is_about_last = subscription.unacknowledged.as_ref() == Some(&request.nonce);
         let mut refused = None;
@@ -119,8 +126,8 @@ impl AdsStream {
             return Ok(None);
         }
         match self.mode {
-            AdsMode::StateOfTheWorld => self.names_replace(kind, request, is_first, table)?,
-            AdsMode::Incremental => self.names_change(kind, request, is_first, table)?,
+            AdsMode::StateOfTheWorld => self.names_replace(kind, request, table)?,
+            AdsMode::Incremental => self.names_change(kind, request, table)?,
         }
         Ok(refused)
     }
@@ -130,13 +137,13 @@ impl AdsStream {
         &mut self,
         kind: XdsKind,
         request: AdsRequest,
-        is_first: bool,
         table: &NamesTable,
     ) -> Result<(), TooManyNames> {
         let mut names: BTreeSet<String> = request.names.into_iter().collect();
+        let subscription = self.kinds.entry(kind).or_default();
+        let is_first = !std::mem::replace(&mut subscription.is_known, true);
         // Without any name at first, a client wants all. Later it then wants none.
         let wants_all = names.remove(WILDCARD) || (names.is_empty() && is_first);
-        let subscription = self.kinds.entry(kind).or_default();
         let wants_all =
             wants_all || (names.is_empty() && subscription.is_wildcard && subscription.wanted().is_empty());
         let left: Vec<String> = subscription.wanted().difference(&names).cloned().collect();
@@ -145,7 +152,11 @@ impl AdsStream {
         subscription.must_answer |= kind.is_complete_state() && (is_first || !added.is_empty());
         self.names_left(kind, &left);
         self.names_added(kind, added);
-        self.wildcard_set(kind, wants_all, table);
+        self.scope_set(
+            kind,
+            if wants_all { SubscriptionScope::Everything } else { SubscriptionScope::Named },
+            table,
+        );
         Ok(())
     }
 
@@ -154,10 +165,10 @@ impl AdsStream {
         &mut self,
         kind: XdsKind,
         mut request: AdsRequest,
-        is_first: bool,
         table: &NamesTable,
     ) -> Result<(), TooManyNames> {
         let subscription = self.kinds.entry(kind).or_default();
+        let is_first = !std::mem::replace(&mut subscription.is_known, true);
         let is_wildcard = subscription.is_wildcard;
         let asks_all = request.names.iter().any(|name| name == WILDCARD);
         let leaves_all = request.left.iter().any(|name| name == WILDCARD);
@@ -178,7 +189,11 @@ impl AdsStream {
         }
         self.names_left(kind, &request.left);
         self.names_added(kind, request.names);
-        self.wildcard_set(kind, wants_all, table);
+        self.scope_set(
+            kind,
+            if wants_all { SubscriptionScope::Everything } else { SubscriptionScope::Named },
+            table,
+        );
         Ok(())
     }
 
@@ -209,8 +224,9 @@ impl AdsStream {
 
     /// Begins or ends to follow everything of a type. Only clusters are served that way: a proxy has its listeners and
     /// routes of its own, and asks for the endpoints of each cluster.
-    fn wildcard_set(&mut self, kind: XdsKind, wants_all: bool, table: &NamesTable) {
+    fn scope_set(&mut self, kind: XdsKind, scope: SubscriptionScope, table: &NamesTable) {
         let subscription = self.kinds.entry(kind).or_default();
+        let wants_all = scope == SubscriptionScope::Everything;
         subscription.is_wildcard = wants_all;
         let has_list = wants_all && kind == XdsKind::Cluster;
         if std::mem::replace(&mut subscription.has_list, has_list) == has_list {

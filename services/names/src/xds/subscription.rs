@@ -34,6 +34,8 @@ pub(super) struct SubscriptionBatch {
 pub(super) struct Subscription {
     /// Names that the client has asked for.
     wanted: BTreeSet<String>,
+    /// Whether it was in a request before this one.
+    pub(super) is_known: bool,
     /// Whether it wants everything.
     pub(super) is_wildcard: bool,
     /// Whether that is a list of ours. A proxy has its listeners and routes itself, and gets none for such a wish.

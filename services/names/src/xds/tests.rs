@@ -250,7 +250,7 @@ fn a_proxy_that_wants_everything_gets_each_cluster() {
     assert_eq!(client.acknowledge(&table, &all, &[]), []);
     let api = facts(3, &["grpc"]);
     step(&mut table, |cell| {
-        cell.job_put(&name("ann"), &name("api"), api, crate::table::JobEvent::Created, at(2))
+        cell.job_put(&name("ann"), &name("api"), api, crate::table::NamedJobEvent::Created, at(2))
     });
     client.stream.changed(&[HubKey::List(name("alpha"))].into(), &table);
     let more = one(client.stream.responses(&table));
