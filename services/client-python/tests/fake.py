@@ -89,7 +89,7 @@ class FakeGateway(grpc.GenericRpcHandler):
     def _exec(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         script = self.scripts["Exec"].popleft()
         if isinstance(script, Refuse):
-            self.requests["Exec"].append(next(requests))
+            self.requests["Exec"].append(None)
             self._end(script, context)
         context.send_initial_metadata(())
         self.requests["Exec"].append(next(requests))

@@ -149,6 +149,19 @@ def test_a_command_is_sent_once_and_only_past_gateways_that_never_heard_of_it(
     run(work())
 
 
+def test_a_refusal_that_overtakes_the_input_is_not_hidden(face: str, gateway: FakeGateway) -> None:
+    async def work() -> None:
+        # The stream may end while its first message is on the way. Often enough, it does.
+        tries = 200
+        gateway.scripts["Exec"].extend([Refuse(grpc.StatusCode.NOT_FOUND, "no task")] * tries)
+        async with connect(face, gateway.address) as client:
+            for _ in range(tries):
+                with pytest.raises(borough.RefusedError, match="no task"):
+                    await client.tasks.run("web/9", ["true"], input=b"x" * 100_000)
+
+    run(work())
+
+
 def job(state: Any, revision: int, **more: Any) -> job_pb2.Job:
     row = job_pb2.Job(id="j1", user="alice", name="web", count=1, revision=revision, **more)
     row.state, row.kind = state, job_pb2.JOB_KIND_SERVICE

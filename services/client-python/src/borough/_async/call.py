@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import secrets
@@ -109,8 +110,12 @@ class Caller:
             number, limit = self._next_try(tries, end)
             duplex = self.transport.duplex(number, method, self.metadata)
             try:
-                await duplex.send(first)
+                # A stream that has ended already says why when it is opened.
+                with contextlib.suppress(Ended):
+                    await duplex.send(first)
                 await duplex.opened(limit)
+            except Ended:
+                raise ClosedError from None
             except StatusError as failed:
                 await duplex.cancel()
                 if not failed.status.unsent:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import secrets
@@ -110,8 +111,12 @@ class Caller:
             number, limit = self._next_try(tries, end)
             duplex = self.transport.duplex(number, method, self.metadata)
             try:
-                duplex.send(first)
+                # A stream that has ended already says why when it is opened.
+                with contextlib.suppress(Ended):
+                    duplex.send(first)
                 duplex.opened(limit)
+            except Ended:
+                raise ClosedError from None
             except StatusError as failed:
                 duplex.cancel()
                 if not failed.status.unsent:

@@ -19,6 +19,11 @@ Q = TypeVar("Q", bound=Message)
 S = TypeVar("S", bound=Message)
 T = TypeVar("T")
 
+# What grpcio says if a stream ends while a message is being sent, whatever the status of the end is.
+_HIDDEN = "Internal error from Core"
+# Seconds within which that status comes, if it was not there before.
+_HIDDEN_SECONDS = 1.0
+
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
@@ -44,6 +49,12 @@ class Signal:
         return self._event.is_set()
 
 
+async def end_of(call: Any) -> grpc.aio.AioRpcError:
+    """The end of a call as an error. It waits for nothing once the call has ended."""
+    code, details = await call.code(), await call.details()
+    return grpc.aio.AioRpcError(code, await call.initial_metadata(), await call.trailing_metadata(), details)
+
+
 class Stream(Generic[S]):
     """A stream of answers. Whoever stops waiting for one loses nothing: the next read has it."""
 
@@ -51,6 +62,9 @@ class Stream(Generic[S]):
         self._call = call
         self._opening: asyncio.Task[Any] | None = None
         self._reading: asyncio.Task[Any] | None = None
+        self._end: grpc.aio.AioRpcError | None = None
+        self._has_end = asyncio.Event()
+        call.add_done_callback(self._note_end)
 
     async def opened(self, timeout: float | None) -> None:
         """Waits until the gateway has accepted the call."""
@@ -81,9 +95,28 @@ class Stream(Generic[S]):
         try:
             return task.result()
         except grpc.aio.AioRpcError as error:
-            raise StatusError.of(error) from None
+            raise await self._failed(error) from None
         except asyncio.InvalidStateError:
             raise Ended from None
+
+    def _note_end(self, call: Any) -> None:
+        """Keeps the status of the end: a message that was being sent then would replace it."""
+        ending = end_of(call)
+        try:
+            ending.send(None)
+        except StopIteration as known:
+            if known.value.details() != _HIDDEN:
+                self._end = known.value
+                self._has_end.set()
+        else:
+            ending.close()
+
+    async def _failed(self, error: grpc.aio.AioRpcError) -> StatusError:
+        """The end of the stream, by its own status."""
+        if error.details() == _HIDDEN:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._has_end.wait(), _HIDDEN_SECONDS)
+        return StatusError.of(self._end or error)
 
     async def cancel(self) -> None:
         """Ends the stream."""
@@ -108,7 +141,7 @@ class Duplex(Stream[S], Generic[Q, S]):
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise StatusError.of(error) from None
+            raise await self._failed(error) from None
         except (asyncio.CancelledError, asyncio.InvalidStateError):
             # Either this task was cancelled, or the stream has ended.
             if not self._call.done():
