@@ -254,6 +254,15 @@ def test_closing_ends_whoever_waits_and_leaves_no_task_and_no_thread(gateway: Fa
         assert not [each for each in threading.enumerate() if each.name == "borough-stream"]
 
 
+def test_closing_leaves_no_thread_that_holds_what_nobody_reads(gateway: FakeGateway) -> None:
+    gateway.defaults["WatchEndpoints"] = lambda _: [marked(stamp) for stamp in range(1, 1_000)]
+    with borough.Client(gateway.address, user="alice", cell="alpha") as client:
+        watch = client.names.watch("web")
+        next(watch)
+        watch.close()
+        assert not [each for each in threading.enumerate() if each.name == "borough-stream"]
+
+
 def test_a_closed_watch_that_pauses_ends_as_well(closed_port: str) -> None:
     with borough.Client(
         closed_port, user="alice", cell="alpha", retry=borough.RetryPolicy(backoff=30, backoff_max=60)
