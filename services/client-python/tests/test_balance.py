@@ -126,6 +126,8 @@ def test_an_endpoint_that_is_withdrawn_ends_its_calls_and_gets_no_further_one(
             eventually(lambda: channel.pool.addresses() == [f"127.0.0.1:{other.port}"])
             echo = channel.unary_unary("/Echo/One")
             assert {echo(b"", timeout=5) for _ in range(10)} == {b"b"}
+            # Nobody closes the connection while a call runs on it.
+            eventually(lambda: not [each for each in threading.enumerate() if each.name == "borough-close"])
             one.hold.set()
             assert list(stream) == [b"a"], "a call that ran there has ended as it should"
 

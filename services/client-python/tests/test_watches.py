@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from random import Random
 from typing import Any
 
@@ -259,6 +260,10 @@ def test_closing_leaves_no_thread_that_holds_what_nobody_reads(gateway: FakeGate
     with borough.Client(gateway.address, user="alice", cell="alpha") as client:
         watch = client.names.watch("web")
         next(watch)
+        stream = watch._follower._stream
+        assert stream is not None
+        while len(stream._held) < 64:
+            time.sleep(0.01)
         watch.close()
         assert not [each for each in threading.enumerate() if each.name == "borough-stream"]
 
