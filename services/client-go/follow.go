@@ -162,10 +162,9 @@ func (f *follower[M]) message(message *M) *followed[M] {
 	cursor := f.feed.cursor(message)
 	switch {
 	case f.feed.bookmark(message):
-		if cursor == nil {
+		if cursor == nil || !f.complete(cursor) {
 			return nil
 		}
-		f.complete(cursor)
 		return &followed[M]{bookmark: cursor}
 	case cursor == nil:
 		return &followed[M]{change: message}

@@ -29,11 +29,14 @@ func (r *resumption) reopened() *pb.Cursor {
 // inSnapshot reports whether a snapshot is incomplete.
 func (r *resumption) inSnapshot() bool { return r.base == nil }
 
-// complete records that everything up to a cursor was sent.
-func (r *resumption) complete(cursor *pb.Cursor) {
-	if !before(cursor, r.base) && !before(cursor, r.newest) {
-		*r = resumption{base: cursor}
+// complete records that everything up to a cursor was sent. It returns false for a cursor that goes back: a gateway that
+// is behind the one before may send it.
+func (r *resumption) complete(cursor *pb.Cursor) bool {
+	if before(cursor, r.base) || before(cursor, r.newest) {
+		return false
 	}
+	*r = resumption{base: cursor}
+	return true
 }
 
 // accept reports whether a change with this cursor must be delivered, and counts it as delivered.
