@@ -6,8 +6,8 @@
 // The target is borough:///JOB.USER.CELL. Without a cell, or without a user and a cell, it means those of the client.
 // The parameter port names a port of the job; a job with one port needs none.
 //
-// The connection uses round_robin unless its own service configuration says otherwise. While no gateway answers, it
-// keeps the endpoints that it knows.
+// The connection uses round_robin unless its own service configuration says otherwise. That gives each task the same
+// share, whatever its weight. While no gateway answers, the connection keeps the endpoints that it knows.
 package grpcresolver
 
 import (
@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,7 +97,9 @@ type following struct {
 	conn   resolver.ClientConn
 	cancel context.CancelFunc
 	done   chan struct{}
-	once   sync.Once
+	// known are the addresses that the connection has.
+	known []string
+	once  sync.Once
 }
 
 // ResolveNow does nothing: changes come by themselves.
@@ -137,6 +140,10 @@ func (r *following) update(endpoints []*borough.Endpoint) {
 		r.conn.ReportError(err)
 		return
 	}
+	if len(addresses) > 0 && slices.Equal(addresses, r.known) {
+		return
+	}
+	r.known = addresses
 	state := resolver.State{ServiceConfig: r.conn.ParseServiceConfig(roundRobin)}
 	for _, address := range addresses {
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address}}})

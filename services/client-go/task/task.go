@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	borough "example.invalid/borough/services/client-go"
 )
 
@@ -169,12 +171,22 @@ func (id *Identity) Peers(ctx context.Context, client *borough.Client) ([]*borou
 func (id *Identity) WatchPeers(ctx context.Context, client *borough.Client) iter.Seq2[[]*borough.Endpoint, error] {
 	return func(yield func([]*borough.Endpoint, error) bool) {
 		var table borough.EndpointTable
+		var peers []*borough.Endpoint
+		equal := func(one, other *borough.Endpoint) bool { return proto.Equal(one, other) }
 		for item, err := range client.WithCell(id.Cell).WatchEndpoints(ctx, id.JobRef(), nil) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if table.Apply(item) && table.Complete() && !yield(id.others(table.Endpoints()), nil) {
+			if !table.Apply(item) || !table.Complete() {
+				continue
+			}
+			before := peers
+			peers = id.others(table.Endpoints())
+			if before != nil && slices.EqualFunc(before, peers, equal) {
+				continue
+			}
+			if !yield(peers, nil) {
 				return
 			}
 		}

@@ -151,9 +151,19 @@ func TestATaskKnowsItsPeers(t *testing.T) {
 				return err
 			}
 		}
+		// Its own endpoint changes, and no peer does.
+		own := &pb.Endpoint{User: "ann", Job: "web", Index: 1, Weight: 9}
+		last := &pb.Endpoint{User: "ann", Job: "web", Index: 3}
 		bookmark := &pb.WatchEndpointsResponse_Bookmark{Bookmark: true}
 		if err := send(&pb.WatchEndpointsResponse{Event: bookmark, Cursor: cursor}); err != nil {
 			return err
+		}
+		for number, endpoint := range []*pb.Endpoint{own, last} {
+			published := &pb.WatchEndpointsResponse_Published{Published: endpoint}
+			at := &pb.Cursor{Stamp: []byte{byte(2 + number)}}
+			if err := send(&pb.WatchEndpointsResponse{Event: published, Cursor: at}); err != nil {
+				return err
+			}
 		}
 		<-ctx.Done()
 		return ctx.Err()
@@ -170,8 +180,14 @@ func TestATaskKnowsItsPeers(t *testing.T) {
 		}
 	}
 	expect(self.Peers(t.Context(), client))
+	round := 0
 	for peers, err := range self.WatchPeers(t.Context(), client) {
+		if round++; round == 2 {
+			if err != nil || len(peers) != 3 || peers[2].GetIndex() != 3 {
+				t.Errorf("%v, %v", peers, err)
+			}
+			break
+		}
 		expect(peers, err)
-		break
 	}
 }
