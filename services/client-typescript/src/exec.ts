@@ -91,6 +91,8 @@ export class ExecSession implements AsyncIterable<ExecOutput> {
   readonly exit: Promise<ExecExit>;
   #settle: { resolve: (exit: ExecExit) => void; reject: (error: unknown) => void } = { resolve() {}, reject() {} };
 
+  #closed = false;
+
   /** @internal */
   constructor(
     private readonly calls: Calls,
@@ -126,6 +128,7 @@ export class ExecSession implements AsyncIterable<ExecOutput> {
 
   /** Leaves the command: the gateway ends it. */
   close(): void {
+    this.#closed = true;
     this.queue.close();
     this.stream.close();
     this.#settle.reject(new CancelledError());
@@ -156,6 +159,7 @@ export class ExecSession implements AsyncIterable<ExecOutput> {
 
   #errorOf(thrown: unknown): unknown {
     if (this.signal?.aborted) return new CancelledError(this.signal.reason);
+    if (this.#closed) return new CancelledError();
     return thrown instanceof Failed ? this.calls.errorOf(thrown.failure, TaskService.method.exec.name) : thrown;
   }
 }

@@ -168,14 +168,19 @@ export class Tasks {
     options: ChangeOptions & { readonly input?: ExecInput } = {},
   ): Promise<ExecResult> {
     const session = await this.exec(task, command, options);
-    // The command may end without reading it all.
-    const sent = execInput(session, options.input).catch((error: unknown) => {
-      session.close();
-      throw error;
-    });
-    sent.catch(() => {});
     const parts = { stdout: [] as Uint8Array[], stderr: [] as Uint8Array[] };
-    for await (const { stream, data } of session) parts[stream].push(data);
+    let broken: { error: unknown } | undefined;
+    // The command may end without reading it all.
+    execInput(session, options.input).catch((error: unknown) => {
+      broken = { error };
+      session.close();
+    });
+    try {
+      for await (const { stream, data } of session) parts[stream].push(data);
+    } catch (error) {
+      // An input of the caller that fails ends the command, and is the reason.
+      throw broken ? broken.error : error;
+    }
     return { ...(await session.exit), stdout: joined(parts.stdout), stderr: joined(parts.stderr) };
   }
 

@@ -283,3 +283,25 @@ test("a caller leaves a command", async () => {
   client.close();
   await gateway.stop();
 });
+
+test("an input that fails ends its command, and is the reason", async () => {
+  const gateway = await fakeGateway((router) =>
+    router.service(TaskService, {
+      async *exec(_requests, context) {
+        yield {};
+        await ended(context);
+      },
+    }),
+  );
+  const client = clientOf([gateway.address]);
+  async function* input() {
+    yield "one";
+    throw new Error("the disk is gone");
+  }
+  await assert.rejects(client.tasks.run("web/0", ["cat"], { input: input() }), /the disk is gone/);
+  const session = await client.tasks.exec("web/0", ["cat"]);
+  setTimeout(() => session.close(), 10);
+  await assert.rejects(listOf(session), { kind: "cancelled" });
+  client.close();
+  await gateway.stop();
+});

@@ -51,6 +51,13 @@ export class KnownJob {
     for (const task of tasks) this.#tasks.set(task.index, task);
   }
 
+  /** Keeps what an earlier list of the rows of this job has shown. */
+  keep(before: KnownJob): void {
+    if (before.job.id !== this.job.id) return;
+    this.stoppedBy = before.stoppedBy;
+    this.#failed = before.#failed;
+  }
+
   /** The tasks, by index. */
   get tasks(): Task[] {
     return [...this.#tasks.values()].sort((one, other) => one.index - other.index);

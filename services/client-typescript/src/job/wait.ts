@@ -140,9 +140,9 @@ export class JobWait {
       if (now >= endsAt)
         return this.#late(known, `${known.text(goal)}; the wait has ended${this.#absent}; the job goes on`);
       const item = await within(rows.next, Math.min(EXPLAIN_AFTER_MS, left, endsAt - now));
-      if (item === LATE) await this.#explain(known, goal);
+      if (item === LATE) await this.#explain(known, goal, endsAt - now);
       else if (this.#take(known, item)) rows.next = rows.items.next();
-      else rows = await this.#open();
+      else rows = await this.#open(known);
     }
   }
 
@@ -162,7 +162,7 @@ export class JobWait {
   }
 
   /** Lists the rows of the job, and watches them from there. */
-  async #open(): Promise<JobRows> {
+  async #open(before?: KnownJob): Promise<JobRows> {
     const { calls, cell } = this.context;
     const { user, name } = this.name;
     const scope = { context: this.context.read(), cell };
@@ -170,6 +170,7 @@ export class JobWait {
     const answer = await calls.unary(JobService.method.getJob, { ...scope, user, name }, { signal });
     const cursor = present("GetJob", "cursor", answer.cursor);
     const known = new KnownJob(present("GetJob", "job", answer.job), await this.#tasks());
+    if (before) known.keep(before);
     const filter = { user, job: name, jobs: true, tasks: true };
     const items = cancellable((end) => cellItems(calls, scope, filter, cursor, end), signal);
     const next = items.next();
@@ -205,16 +206,19 @@ export class JobWait {
   }
 
   /** Asks why tasks wait. If the explanation fails, the wait goes on without it. */
-  async #explain(known: KnownJob, goal: Goal): Promise<void> {
+  async #explain(known: KnownJob, goal: Goal, leftMs: number): Promise<void> {
     const waits = known.job.kind !== JobKind.BATCH && known.healthy < known.job.count;
     if (goal.goal === "over" || (known.pending === 0 && !waits)) return;
-    this.#explanations = await this.#explanationsNow(this.#signal);
+    this.#explanations = await this.#explanationsNow(this.#signal, Math.min(leftMs, OUTPUT_WAIT_MS));
   }
 
-  async #explanationsNow(signal: AbortSignal | undefined): Promise<readonly Explanation[]> {
+  async #explanationsNow(
+    signal: AbortSignal | undefined,
+    deadlineMs = OUTPUT_WAIT_MS,
+  ): Promise<readonly Explanation[]> {
     const { calls, cell } = this.context;
     const message = { context: this.context.read(), cell, user: this.name.user, job: this.name.name };
-    const asked = calls.unary(TaskService.method.explainTask, message, { signal, deadlineMs: OUTPUT_WAIT_MS });
+    const asked = calls.unary(TaskService.method.explainTask, message, { signal, deadlineMs });
     return asked.then(
       ({ explanations }) => explanations,
       () => [],
