@@ -13,6 +13,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import {
   type BoroughError,
   CancelledError,
+  ClosedError,
   DeadlineError,
   invalid,
   NotGatewayError,
@@ -92,7 +93,14 @@ class Tries {
 
 /** Sends calls to the gateways of a client. */
 export class Calls {
+  readonly #closed = new AbortController();
+
   constructor(readonly config: CallConfig) {}
+
+  /** Refuses every further try with a {@link ClosedError}, and ends the pauses between tries. */
+  close(): void {
+    this.#closed.abort();
+  }
 
   /** One call: tries one gateway after the other until one answers or refuses, or the time is over. */
   async unary<I extends DescMessage, O extends DescMessage>(
@@ -165,6 +173,7 @@ export class Calls {
 
   /** The error of a failure without another try. */
   errorOf(failure: Failure, method: string): BoroughError {
+    if (this.#closed.signal.aborted) return new ClosedError();
     if (failure.from === "gateway" && verdict(failure).next !== "repeat") return this.#refused(failure);
     const tries = new Tries();
     tries.count(failure);
@@ -196,7 +205,7 @@ export class Calls {
     deadlineMs: number,
   ): Promise<T> {
     const end = new AbortController();
-    const link = linked(signal, end.signal);
+    const link = linked(signal, end.signal, this.#closed.signal);
     const over = link.signal;
     const tries = new Tries();
     const timer = setTimeout(() => end.abort(), Math.min(deadlineMs, 2 ** 31 - 1));
@@ -205,6 +214,7 @@ export class Calls {
       return await unlessAborted(this.#attempts(method, send, tries, over, performance.now() + deadlineMs), over);
     } catch (thrown) {
       if (signal?.aborted) throw new CancelledError(signal.reason);
+      if (this.#closed.signal.aborted) throw new ClosedError();
       if (!end.signal.aborted) throw thrown;
       if (tries.busy?.from === "gateway") throw this.#refused(tries.busy);
       // A lost answer leaves open whether the change was made, which is more than that nobody can be reached.
@@ -298,6 +308,7 @@ export class Calls {
 
   /** The metadata of every call. */
   async header(): Promise<Headers> {
+    if (this.#closed.signal.aborted) throw new ClosedError();
     const token = await this.config.token?.text();
     return new Headers(token === undefined ? {} : { authorization: `Bearer ${token}` });
   }

@@ -164,8 +164,9 @@ export class BoroughClient {
     return Promise.all(calls.config.pool.gateways.map((gateway) => healthOf(gateway, header, deadlineMs)));
   }
 
-  /** Ends all connections, and with them all calls and watches. */
+  /** Ends all connections. Calls and iterators that go on, and later ones, fail with a {@link ClosedError}. */
   close(): void {
+    this.shared.calls.close();
     for (const connection of this.shared.connections) connection.close();
   }
 

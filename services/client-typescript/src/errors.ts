@@ -67,6 +67,7 @@ export type ErrorKind =
   | "token_refused"
   | "invalid"
   | "cancelled"
+  | "closed"
   | "unsupported"
   | "incomplete";
 
@@ -214,6 +215,15 @@ export class CancelledError extends BoroughError {
     super("the caller cancelled the call", { cause: reason });
     // Programs for Node and browsers tell an abort by this name.
     this.name = "AbortError";
+  }
+}
+
+/** The client was closed, before the call or during it. */
+export class ClosedError extends BoroughError {
+  readonly kind = "closed";
+
+  constructor() {
+    super("the client is closed");
   }
 }
 

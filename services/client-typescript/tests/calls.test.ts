@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import { Code, type ConnectRouter } from "@connectrpc/connect";
 import { CellService } from "../src/gen/borough/v1/cell_pb.js";
 import { type JobKind, JobService, type JobState } from "../src/gen/borough/v1/job_pb.js";
@@ -200,6 +201,26 @@ test("a caller cancels a call, before it and during it", async () => {
   assert.equal((await during).kind, "cancelled");
   client.close();
   server.stop();
+});
+
+test("a client that is closed ends what goes on, and begins nothing", async () => {
+  const server = await silentServer();
+  const client = clientOf([server.address], { watchPatienceMs: 60_000 });
+  const going = [failure(client.cells.list()), failure(client.names.watch("web").next())];
+  const other = client.with({ cell: "beta" });
+  setTimeout(() => other.close(), 30);
+  for (const each of going) assert.equal((await each).kind, "closed");
+  for (const later of [client.cells.list(), client.names.watch("web").next(), client.tasks.exec("web/0", ["true"])]) {
+    assert.equal((await failure(later)).kind, "closed");
+  }
+  await assert.rejects(client.health(), { kind: "closed" });
+  server.stop();
+});
+
+test("no text of a client shows its token", () => {
+  const client = clientOf(["127.0.0.1:1"], { token: "secret" });
+  assert.doesNotMatch(inspect(client, { depth: 9, showHidden: true }), /secret/);
+  assert.doesNotMatch(JSON.stringify(client), /secret/);
 });
 
 test("a connection that is cut in a call is made again", async () => {
