@@ -160,7 +160,7 @@ fn a_refusal_is_reported_once_and_its_resource_is_not_sent_again() {
     let mut client = Client::new(AdsMode::StateOfTheWorld);
     let first = one(client.request(&table, asks(XdsKind::Endpoints, &["web.ann.alpha"])));
     let refusal = AdsRequest {
-        nonce: first.nonce.clone(),
+        nonce: first.nonce,
         refusal: Some("duplicate address".to_owned()),
         ..asks(XdsKind::Endpoints, &["web.ann.alpha"])
     };
