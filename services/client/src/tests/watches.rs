@@ -84,6 +84,24 @@ async fn a_watch_goes_on_from_a_bookmark() {
     assert_eq!(fake.script.watch_resumes.lock().as_slice(), expected);
 }
 
+/// The next gateway is behind the one before: its bookmark says less than what was delivered.
+#[tokio::test]
+async fn a_bookmark_that_goes_back_is_not_yielded() {
+    let fake = fake::start().await;
+    fake.script.watches.lock().extend([
+        vec![change(5, 50), bookmark(9), Err(Status::unavailable("going down"))],
+        vec![bookmark(7), bookmark(9), change(10, 100)],
+    ]);
+    let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), Some(fake::cursor(4)));
+    let seen: Vec<CellItem> = watch.take(4).map(Result::unwrap).collect().await;
+    let stamps = seen.iter().filter_map(|item| match item {
+        CellItem::Bookmark(at) => Some(at.clone()),
+        _ => None,
+    });
+    assert_eq!(stamps.collect::<Vec<_>>(), [9, 9].map(fake::cursor), "{seen:?}");
+    assert_eq!(index(seen[3].clone()), 100);
+}
+
 #[tokio::test]
 async fn a_trimmed_watch_yields_one_resync_and_ends() {
     let fake = fake::start().await;

@@ -103,7 +103,10 @@ impl<F: WatchFeed> WatchFollower<F> {
             let cursor = F::cursor(&message).cloned();
             if F::is_bookmark(&message) {
                 let Some(cursor) = cursor else { continue };
-                self.resumption.complete(&cursor);
+                // One that goes back is no news, and a consumer that keeps it would see changes twice.
+                if !self.resumption.complete(&cursor) {
+                    continue;
+                }
                 return Ok(Followed::Bookmark(cursor));
             }
             let Some(cursor) = cursor else { return Ok(Followed::Change(Box::new(message))) };

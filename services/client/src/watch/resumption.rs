@@ -36,12 +36,15 @@ impl Resumption {
         self.base.is_none()
     }
 
-    /// Records that everything up to `cursor` was sent.
-    pub(crate) fn complete(&mut self, cursor: &Cursor) {
+    /// Records that everything up to `cursor` was sent. Returns false if more than that was delivered already: a
+    /// gateway that is behind another one may send such a cursor.
+    pub(crate) fn complete(&mut self, cursor: &Cursor) -> bool {
         let passed = |known: &Option<Cursor>| known.as_ref().is_none_or(|known| !before(cursor, known));
-        if passed(&self.base) && passed(&self.newest) {
+        let is_ahead = passed(&self.base) && passed(&self.newest);
+        if is_ahead {
             *self = Self::after(Some(cursor.clone()));
         }
+        is_ahead
     }
 
     /// Returns true if a change with `cursor` must be delivered, and counts it as delivered.
@@ -116,7 +119,9 @@ mod tests {
                 let from = resumption.reopened().expect("never a snapshot").stamp[9];
                 for &(stamp, change) in log.iter().filter(|sent| sent.0 > from).take(limit) {
                     match change {
-                        None => resumption.complete(&cursor(stamp)),
+                        None => {
+                            resumption.complete(&cursor(stamp));
+                        }
                         Some(change) if resumption.accept(&cursor(stamp)) => delivered.push(change),
                         Some(_) => {}
                     }
