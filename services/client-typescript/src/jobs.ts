@@ -117,8 +117,9 @@ export class Jobs {
 
   /** Submits a job and waits for it, as `borough job run` does. */
   async run(job: JobOptions | JobSpec, options: ChangeOptions & WaitOptions = {}): Promise<WaitResult> {
-    const submitted = await this.submit(job, options);
-    return this.wait(submitted.job, options);
+    const { job: submitted } = await this.submit(job, options);
+    const { user, name } = submitted;
+    return new JobWait(this.context, { user, name }, options, submitted).result();
   }
 
   /** What submitting a job would change, and where its tasks would run. */

@@ -98,6 +98,27 @@ test("a rollout is waited for until it is done, taken back or superseded", () =>
   assert.equal(of({ state: RolloutState.ROLLING, version: 4 }), "failed");
 });
 
+test("what failed of a version is kept when it is taken back", () => {
+  const rollout = { state: RolloutState.ROLLING, version: 2 };
+  const known = new KnownJob(job({ rollout }), [healthy(0), healthy(1)]);
+  const goal = goalOf(known.job);
+  known.expect(goal);
+  const exit = { reason: EndReason.EXITED, code: 7, incarnation: 3n };
+  known.taskChanged(task(0, { revision: 2n, specVersion: 2, failures: 1, incarnation: 3n, exit }));
+  assert.equal(known.isRolloutFailed, false);
+  const back = { state: RolloutState.ROLLING, version: 3, reverts: 2, failure: "task 0 failed" };
+  known.jobChanged(job({ revision: 2n, rollout: back }), "controller", "ada");
+  assert.equal(known.isRolloutFailed, true);
+  known.taskChanged(task(0, { revision: 3n, specVersion: 3, health: Health.HEALTHY, incarnation: 4n }));
+  // The rows are listed again.
+  const again = new KnownJob(job({ revision: 3n, rollout: { ...back, state: RolloutState.DONE } }), known.tasks);
+  again.expect(goal, known);
+  assert.equal(again.failedAttempt?.incarnation, 3n);
+  const progress = again.progress(goal);
+  assert.ok(progress.state === "over");
+  assert.match(progress.why, /version 2 was taken back: task 0 failed; it exited with code 7/);
+});
+
 test("each further healthy task starts the progress deadline again, and a crash does not", () => {
   const known = new KnownJob(job({ count: 3 }), []);
   const timer = new ProgressTimer(100);

@@ -17,7 +17,7 @@ const job = {
 const healthy = { jobId: "j1", index: 0, state: TaskState.RUNNING, health: Health.HEALTHY, revision: 2n };
 const failing = {
   ...{ jobId: "j1", user: "ada", job: "web", index: 0, state: TaskState.PENDING, failures: 2, incarnation: 3n },
-  exit: { reason: EndReason.EXITED, code: 7, incarnation: 3n },
+  exit: { reason: EndReason.EXITED, code: 7, incarnation: 3n, helper: "migrate" },
 };
 
 /** A gateway that has the job, one task of it, and what a watch of it sends. */
@@ -29,8 +29,8 @@ function world(task: object | undefined, watch: (streams: number) => AsyncIterab
     router.service(TaskService, {
       listTasks: () => ({ tasks: task ? [task] : [] }),
       explainTask: () => ({ explanations: [{ summary: "no node fits" }] }),
-      async *readLogs({ incarnation }) {
-        assert.equal(incarnation, 3n);
+      async *readLogs({ incarnation, helper }) {
+        assert.deepEqual([incarnation, helper], [3n, "migrate"]);
         yield { data: new TextEncoder().encode("broken\n"), next: {}, end: true };
       },
     });

@@ -41,7 +41,12 @@ export class KnownJob {
   readonly #tasks = new Map<number, Task>();
   /** Another user, who has stopped the job. */
   stoppedBy: string | undefined;
-  /** The attempt of the version that is rolled out that failed most often, as it was then. */
+  /** The version of a rollout that is waited for; 0: none. */
+  #version = 0;
+  /**
+   * The task of that version that failed most often in a row, as it was then. Attempts of the version before take its
+   * place when the version is taken back.
+   */
   #failed: Task | undefined;
 
   constructor(
@@ -51,11 +56,14 @@ export class KnownJob {
     for (const task of tasks) this.#tasks.set(task.index, task);
   }
 
-  /** Keeps what an earlier list of the rows of this job has shown. */
-  keep(before: KnownJob): void {
-    if (before.job.id !== this.job.id) return;
-    this.stoppedBy = before.stoppedBy;
-    this.#failed = before.#failed;
+  /** Says what the rows are read for, and keeps what earlier rows of the job have shown. */
+  expect(goal: Goal, before?: KnownJob): void {
+    this.#version = goal.goal === "rolled_out" ? goal.version : 0;
+    if (before && before.job.id === this.job.id) {
+      this.stoppedBy = before.stoppedBy;
+      this.#failed = before.#failed;
+    }
+    for (const task of this.#tasks.values()) this.#visit(task);
   }
 
   /** The tasks, by index. */
@@ -76,9 +84,26 @@ export class KnownJob {
     const known = this.#tasks.get(task.index);
     if (task.jobId !== this.job.id || (known && task.revision <= known.revision)) return;
     this.#tasks.set(task.index, task);
-    // Attempts of the version before take its place when the version is taken back.
-    const isOfRollout = task.specVersion === this.job.rollout?.version && task.exit?.incarnation === task.incarnation;
-    if (isOfRollout && task.failures > (this.#failed?.failures ?? 0)) this.#failed = task;
+    this.#visit(task);
+  }
+
+  #visit(task: Task): void {
+    const isItsEnd = task.exit !== undefined && task.exit.incarnation === task.incarnation;
+    const isOfVersion = this.#version > 0 && task.specVersion === this.#version;
+    if (isOfVersion && isItsEnd && task.failures > (this.#failed?.failures ?? 0)) this.#failed = task;
+  }
+
+  /** Whether the rollout that is waited for has failed, also while its version is taken back. */
+  get isRolloutFailed(): boolean {
+    const { rollout } = this.job;
+    if (!rollout || this.#version === 0) return false;
+    const hasFailed = rollout.version === this.#version && rollout.state === RolloutState.FAILED;
+    return hasFailed || (rollout.reverts === this.#version && rollout.failure !== "");
+  }
+
+  /** The attempt that made the rollout fail, as it was then. */
+  get failedAttempt(): Task | undefined {
+    return this.#failed;
   }
 
   /** The tasks that the owner wants. */
@@ -113,7 +138,13 @@ export class KnownJob {
     const failing = this.wanted.filter((task) => task.failures > 0 && !isHealthy(task));
     const worse = (one: Task, other: Task) => (other.failures > one.failures ? other : one);
     const [first, ...others] = failing;
-    return first ? others.reduce(worse, first) : this.#failed;
+    return first && others.reduce(worse, first);
+  }
+
+  /** The task that runs and is not healthy, of several the one that has run for longest. */
+  get unhealthy(): Task | undefined {
+    const runs = this.wanted.filter((task) => task.state === TaskState.RUNNING && !isHealthy(task));
+    return runs.sort((one, other) => Number((one.startedMs ?? 0n) - (other.startedMs ?? 0n)))[0];
   }
 
   /** The progress towards a goal. */
@@ -121,7 +152,7 @@ export class KnownJob {
     const { state, kind } = this.job;
     const name = `${this.job.user}/${this.job.name}`;
     if (state === JobState.SUCCEEDED) return over("succeeded", `${name} has succeeded`);
-    if (state === JobState.FAILED) return over("failed", `${name} failed${this.worst()}`);
+    if (state === JobState.FAILED) return over("failed", `${name} failed${this.#worst()}`);
     if (state === JobState.DEPENDENCY_FAILED) {
       return over("failed", `${name} never starts: a job in its \`after\` failed`);
     }
@@ -136,7 +167,7 @@ export class KnownJob {
 
   #serviceProgress(name: string): JobProgress {
     const dead = this.wanted.find(isDeadForGood);
-    if (dead) return over("failed", `task ${name}/${dead.index} is dead${this.worst()}`);
+    if (dead) return over("failed", `task ${name}/${dead.index} is dead${this.#worst()}`);
     const { daemon, count } = this.job;
     // The controller has given a task to every node that it can.
     const isServed = daemon === undefined || (daemon.looked && daemon.left === 0);
@@ -153,7 +184,7 @@ export class KnownJob {
     if (rollout.version === version) {
       if (state === RolloutState.DONE) return this.#serviceProgress(name);
       if (state === RolloutState.FAILED) {
-        return over("failed", `${name}: the rollout of version ${version} failed: ${failure}${this.worst()}`);
+        return over("failed", `${name}: the rollout of version ${version} failed: ${failure}${this.#lastEnd()}`);
       }
       // A person may take any time to look at them.
       if (rollout.canariesHealthyMs > 0n)
@@ -163,10 +194,13 @@ export class KnownJob {
     if (rollout.reverts === version) {
       if (!isOver) return UNDERWAY;
       if (state === RolloutState.FAILED) {
-        return over("failed", `${name}: version ${version} failed, and so did the way back: ${failure}${this.worst()}`);
+        return over(
+          "failed",
+          `${name}: version ${version} failed, and so did the way back: ${failure}${this.#lastEnd()}`,
+        );
       }
       if (failure === "") return over("failed", `${name}: ${by} took version ${version} back`);
-      return over("failed", `${name}: version ${version} was taken back: ${failure}${this.worst()}`);
+      return over("failed", `${name}: version ${version} was taken back: ${failure}${this.#lastEnd()}`);
     }
     if (rollout.version > version) {
       return over("failed", `${name}: version ${rollout.version} by ${by} superseded version ${version}`);
@@ -197,12 +231,17 @@ export class KnownJob {
       [of([TaskState.LOST]), "lost"],
     ];
     parts.push(...counts.filter(([number]) => number > 0).map(([number, word]) => `${number} ${word}`));
-    const worst = this.worst().replace(/^: /, "");
+    const worst = this.#worst().replace(/^: /, "");
     return `${user}/${name}: ${worst ? [...parts, worst].join(", ") : parts.join(", ")}`;
   }
 
+  /** How the attempt of the version ended that failed. Empty without one. */
+  #lastEnd(): string {
+    return this.#failed ? `; it ${endText(this.#failed)}` : "";
+  }
+
   /** The task with the most failures in a row and how it ended: `: task 2 exited with code 7`. Empty without one. */
-  private worst(): string {
+  #worst(): string {
     const task = this.failing;
     return task ? `: task ${task.index} ${endText(task)}` : "";
   }

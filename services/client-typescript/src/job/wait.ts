@@ -92,6 +92,8 @@ export class JobWait {
   readonly #timer = new ProgressTimer(performance.now());
   #explanations: readonly Explanation[] = [];
   #reported = "";
+  /** What the attempt that made a rollout fail has written. */
+  #failedOutput: string | undefined;
   /** That no gateway answers. */
   #absent = "";
 
@@ -99,6 +101,8 @@ export class JobWait {
     private readonly context: CellContext,
     private readonly name: { readonly user: string; readonly name: string },
     private readonly options: WaitOptions,
+    /** The job as its submission left it: its rollout may be over, or taken back, before the wait begins. */
+    private readonly submitted?: Job,
   ) {
     this.#link = linked(options.signal, this.#end.signal);
   }
@@ -125,9 +129,12 @@ export class JobWait {
 
   async #until(endsAt: number): Promise<WaitResult> {
     let rows = await this.#open();
-    const goal: Goal = this.options.for === "ended" ? { goal: "over" } : goalOf(rows.known.job);
+    const goal: Goal = this.options.for === "ended" ? { goal: "over" } : goalOf(this.submitted ?? rows.known.job);
+    rows.known.expect(goal);
     for (;;) {
       const { known } = rows;
+      // A later attempt takes its place soon.
+      if (known.isRolloutFailed) this.#failedOutput ??= await this.#output(known.failedAttempt);
       const progress = known.progress(goal);
       if (progress.state === "over") return this.#over(known, rows.spec, progress);
       this.#report(known, goal);
@@ -142,7 +149,10 @@ export class JobWait {
       const item = await within(rows.next, Math.min(EXPLAIN_AFTER_MS, left, endsAt - now));
       if (item === LATE) await this.#explain(known, goal, endsAt - now);
       else if (this.#take(known, item)) rows.next = rows.items.next();
-      else rows = await this.#open(known);
+      else {
+        rows = await this.#open();
+        rows.known.expect(goal, known);
+      }
     }
   }
 
@@ -162,7 +172,7 @@ export class JobWait {
   }
 
   /** Lists the rows of the job, and watches them from there. */
-  async #open(before?: KnownJob): Promise<JobRows> {
+  async #open(): Promise<JobRows> {
     const { calls, cell } = this.context;
     const { user, name } = this.name;
     const scope = { context: this.context.read(), cell };
@@ -170,7 +180,6 @@ export class JobWait {
     const answer = await calls.unary(JobService.method.getJob, { ...scope, user, name }, { signal });
     const cursor = present("GetJob", "cursor", answer.cursor);
     const known = new KnownJob(present("GetJob", "job", answer.job), await this.#tasks());
-    if (before) known.keep(before);
     const filter = { user, job: name, jobs: true, tasks: true };
     const items = cancellable((end) => cellItems(calls, scope, filter, cursor, end), signal);
     const next = items.next();
@@ -240,7 +249,7 @@ export class JobWait {
   async #result(known: KnownJob, outcome: WaitResult["outcome"], why: string): Promise<WaitResult> {
     const [explanations, output] = await Promise.all([
       this.#explanations.length > 0 ? this.#explanations : this.#explanationsNow(this.options.signal),
-      this.#output(known.failing),
+      this.#failedOutput ?? this.#output(known.failing ?? known.unhealthy),
     ]);
     return { outcome, why, job: known.job, tasks: known.tasks, endpoints: [], explanations, output };
   }
@@ -267,6 +276,8 @@ export class JobWait {
       index: task.index,
       tailLines: OUTPUT_LINES,
       incarnation,
+      // A helper that failed has kept the command from its start.
+      helper: task.failures > 0 ? (task.exit?.helper ?? "") : "",
     });
     const end = AbortSignal.timeout(OUTPUT_WAIT_MS);
     const decoder = new TextDecoder();
