@@ -1,4 +1,6 @@
-/** How the examples find their gateway: by the environment variables of the command line, or as `borough dev` has it. */
+/**
+ * How the examples find their gateway: by the environment variables of the command line, or as `borough dev` has it.
+ */
 
 import { readFileSync } from "node:fs";
 import { homedir, userInfo } from "node:os";

@@ -27,7 +27,9 @@ export const DEADLINE_MS = 10_000;
 
 /** What a client is made of, in Node and in browsers. */
 export interface CommonOptions {
-  /** Addresses of gateways: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. Calls stay with one until it fails. */
+  /**
+   * Addresses of gateways: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`. Calls stay with one until it fails.
+   */
   readonly gateways: string | readonly string[];
   /** The user of the calls. */
   readonly user: string;
@@ -81,8 +83,8 @@ export interface Shared {
 }
 
 /**
- * The calls of one user to one cell. It connects at the first call, and needs no closing: idle connections do not keep a
- * program alive. {@link close} ends them at once.
+ * The calls of one user to one cell. It connects at the first call, and needs no closing: idle connections do not keep
+ * a program alive. {@link close} ends them at once.
  */
 export class BoroughClient {
   /** Jobs: submit, plan, scale, roll out, stop, list, wait. */

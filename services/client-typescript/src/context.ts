@@ -8,8 +8,8 @@ import { type RequestContext, RequestContextSchema } from "./gen/borough/v1/comm
 /** What a call that changes something may set for itself. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * 32 hexadecimal digits that name the intent: a change that is repeated with the same id has one effect. Set it if you
-   * store your intents. Default: a new one for each call, and the same for all its tries.
+   * 32 hexadecimal digits that name the intent: a change that is repeated with the same id has one effect. Set it if
+   * you store your intents. Default: a new one for each call, and the same for all its tries.
    */
   readonly requestId?: string | undefined;
 }

@@ -74,7 +74,7 @@ class BoroughResolver implements experimental.Resolver {
   }
 
   updateResolution(): void {
-    // The watch tells of every change. Another look would tell nothing else.
+    // The watch reports every change. Another look would find nothing else.
     if (this.#end) return;
     const end = new AbortController();
     this.#end = end;

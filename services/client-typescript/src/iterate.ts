@@ -3,8 +3,8 @@
 import { linked } from "./time.js";
 
 /**
- * An iterator over what `generate` yields. It ends without an error when `signal` aborts, and when the caller leaves its
- * loop: a generator alone would wait for its next item first.
+ * An iterator over what `generate` yields. It ends without an error when `signal` aborts, and when the caller leaves
+ * its loop: a generator alone would wait for its next item first.
  */
 export function cancellable<T>(
   generate: (signal: AbortSignal) => AsyncGenerator<T, void>,

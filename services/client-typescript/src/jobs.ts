@@ -217,8 +217,8 @@ export class Jobs {
   }
 
   /**
-   * Waits for a job as `borough job run` does: until every task of a service is healthy, a rollout is done, or batch work
-   * is over; or until that can no longer be reached. The job itself goes on in any case.
+   * Waits for a job as `borough job run` does: until every task of a service is healthy, a rollout is done, or batch
+   * work is over; or until that can no longer be reached. The job itself goes on in any case.
    */
   async wait(job: JobName, options: WaitOptions = {}): Promise<WaitResult> {
     return new JobWait(this.context, jobOf(job, this.context.user), options).result();

@@ -1,4 +1,6 @@
-/** The messages of the API, as the `.proto` files of Borough describe them. Answers of the client are of these types. */
+/**
+ * The messages of the API, as the `.proto` files of Borough describe them. Answers of the client are of these types.
+ */
 
 export * from "./gen/borough/v1/access_pb.js";
 export * from "./gen/borough/v1/cell_pb.js";

@@ -57,8 +57,8 @@ export class Names {
   }
 
   /**
-   * Follows the endpoints of a job: a snapshot first, then every change, in order, without gaps or repetition over broken
-   * connections. A refusal throws. The iterator ends without an error when the caller leaves its loop or aborts.
+   * Follows the endpoints of a job: a snapshot first, then every change, in order, without gaps or repetition over
+   * broken connections. A refusal throws. The iterator ends without an error when the caller leaves its loop or aborts.
    */
   watch(job: JobName, options: WatchOptions = {}): AsyncIterableIterator<EndpointItem> {
     const { user, name } = jobOf(job, this.context.user);

@@ -1,8 +1,8 @@
-/** How long no gateway answers a stream: when its reader hears of it, and when the client gives up. Pure. */
+/** How long no gateway answers a stream: when its reader is notified, and when the client gives up. Pure. */
 
 import type { BoroughError } from "./errors.js";
 
-/** The reader hears of it after this time, in milliseconds. A gateway that restarts is mostly back sooner. */
+/** The reader is notified after this time, in milliseconds. A gateway that restarts is mostly back sooner. */
 export const REPORTED_AFTER_MS = 3_000;
 
 /** No gateway answers a stream. The client tries again by itself. */
@@ -23,7 +23,7 @@ export class Outage {
     private readonly patienceMs: number,
   ) {}
 
-  /** What the outage has come to: the reader must hear of it (once), or the client gives up. */
+  /** What the outage has come to: the reader must be notified (once), or the client gives up. */
   step(nowMs: number): "report" | "give_up" | undefined {
     const lasts = nowMs - this.begunMs;
     if (lasts >= this.patienceMs) return "give_up";
@@ -38,7 +38,7 @@ export class Outage {
     return Math.max(this.begunMs + next - nowMs, 0);
   }
 
-  /** What the reader hears. */
+  /** What the reader is notified of. */
   absence(error: BoroughError, nowMs: number): GatewayAbsence {
     if (this.patienceMs === Number.POSITIVE_INFINITY) return { error };
     return { error, givesUpInMs: Math.max(this.begunMs + this.patienceMs - nowMs, 0) };

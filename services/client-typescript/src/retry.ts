@@ -12,7 +12,9 @@ export interface RetryPolicy {
   readonly backoffMaxMs: number;
 }
 
-/** Six tries over about a second and a half: long enough for a gateway to restart, short enough for a person to wait. */
+/**
+ * Six tries over about a second and a half: long enough for a gateway to restart, short enough for a person to wait.
+ */
 export const RETRY_DEFAULT: RetryPolicy = { attemptsMax: 6, backoffInitialMs: 50, backoffMaxMs: 2_000 };
 
 /**

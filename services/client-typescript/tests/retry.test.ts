@@ -33,8 +33,8 @@ test("only what may pass is tried again", () => {
 });
 
 test("the time of the server is obeyed", () => {
-  const told = verdict(failureOf(gatewayError(Code.Unavailable, "STORE_SILENT", 1_500)));
-  assert.deepEqual(told, { next: "repeat", afterMs: 1_500 });
+  const obeyed = verdict(failureOf(gatewayError(Code.Unavailable, "STORE_SILENT", 1_500)));
+  assert.deepEqual(obeyed, { next: "repeat", afterMs: 1_500 });
 });
 
 test("a connection that breaks is tried again, and says whether anything was sent", () => {
@@ -47,7 +47,7 @@ test("a connection that breaks is tried again, and says whether anything was sen
   assert.equal(failureOf(new ConnectError("http/2 stream closed", Code.PermissionDenied)).from, "connection");
 });
 
-test("what is no gateway is told from a gateway", () => {
+test("a gateway and something else are kept apart", () => {
   const from = (message: string) => failureOf(new ConnectError(message, Code.Unknown)).from;
   assert.equal(from("unsupported content type text/html"), "stranger");
   assert.equal(from("HTTP 404"), "stranger");

@@ -193,7 +193,7 @@ test("a log that breaks again and again loses no byte and repeats none", async (
   }
 });
 
-test("who follows a log hears what it waits for, and that output is gone", async () => {
+test("the reader of a log is notified of what it waits for, and that output is gone", async () => {
   let requests = 0;
   const gateway = await fakeGateway((router) =>
     router.service(TaskService, {

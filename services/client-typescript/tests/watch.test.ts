@@ -207,7 +207,7 @@ test("changes that this version does not know are skipped, with their place in t
   assert.deepEqual(types, ["change", "bookmark"]);
 });
 
-test("the reader hears once that no gateway answers, and that one does again although nothing has changed", async () => {
+test("the reader is notified once that no gateway answers, and that one does again", async () => {
   const end = new AbortController();
   let failing = true;
   const feed: Feed<Message> = {

@@ -1,6 +1,6 @@
 /**
- * What {@link defineJob} takes: a job as a job file describes it, with the same fields, defaults and bounds. `docs/job-files.md`
- * of Borough says more of each.
+ * What {@link defineJob} takes: a job as a job file describes it, with the same fields, defaults and bounds.
+ * `docs/job-files.md` of Borough says more of each.
  */
 
 /** Milliseconds, or a text such as `250ms`, `5s` or `1m30s`. */
@@ -34,7 +34,9 @@ export interface JobOptions {
   readonly task?: TaskOptions;
   /** What differs for single tasks, by index. */
   readonly overrides?: Readonly<Record<number, OverrideOptions>>;
-  /** What happens when a task ends by itself. Default: services always restart, batch work three times after failures. */
+  /**
+   * What happens when a task ends by itself. Default: services always restart, batch work three times after failures.
+   */
   readonly restart?: RestartMode | RestartOptions;
   /** Time between the withdrawal of an endpoint and SIGTERM. Default: none. */
   readonly drainDelay?: Duration;

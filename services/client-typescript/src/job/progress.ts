@@ -278,8 +278,8 @@ export class ProgressTimer {
   constructor(private sinceMs: number) {}
 
   /**
-   * The time until the deadline passes, 0 if it has passed. Each further healthy task, and each further end of a surplus
-   * task, starts it again. It does not run while the job waits for other jobs, nor for batch work.
+   * The time until the deadline passes, 0 if it has passed. Each further healthy task, and each further end of a
+   * surplus task, starts it again. It does not run while the job waits for other jobs, nor for batch work.
    */
   leftMs(known: KnownJob, goal: Goal, deadlineMs: number, nowMs: number): number {
     const { healthy, surplus, job } = known;

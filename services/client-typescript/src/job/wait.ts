@@ -36,7 +36,7 @@ export interface WaitOptions {
   readonly timeout?: Duration;
   /** The longest wait while no further task becomes healthy. Default: that of the job, or 10m. */
   readonly progressDeadline?: Duration;
-  /** Hears of each change of the state, and of what delays the job. */
+  /** Is called for each change of the state, and with what delays the job. */
   readonly onProgress?: (progress: WaitProgress) => void;
   /** Ends the wait with a {@link CancelledError}. The job goes on. */
   readonly signal?: AbortSignal | undefined;

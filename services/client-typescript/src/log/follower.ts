@@ -1,6 +1,6 @@
 /**
- * Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost no
- * byte and repeat none. Each answer has a position, and the next request begins there.
+ * Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost
+ * no byte and repeat none. Each answer has a position, and the next request begins there.
  */
 
 import { type Calls, Failed, type OpenStream, once } from "../calls.js";
@@ -17,9 +17,9 @@ import { verdict } from "../retry.js";
 import { LATE, sleep, within } from "../time.js";
 import { LogResumption } from "./resumption.js";
 
-/** How long an agent has for its first answer before the reader hears that it waits, in milliseconds. */
+/** How long an agent has for its first answer before the reader is notified that it waits, in milliseconds. */
 const ANSWER_WAIT_MS = 3_000;
-/** Tries after which the reader hears of an agent that has just lost its connection. Most are back sooner. */
+/** Tries after which the reader is notified that an agent has lost its connection. Most are back sooner. */
 const AWAY_REPORTED = 8;
 
 /** What a read of a log gives. */
@@ -57,7 +57,7 @@ export class LogFollower {
   #attempts = 0;
   #outage: Outage | undefined;
   #failure: Failure | undefined;
-  /** What the reader was last told that this waits for. */
+  /** What the reader was last notified of. */
   #reported: Wait | undefined;
 
   constructor(
@@ -89,7 +89,7 @@ export class LogFollower {
     }
   }
 
-  /** Opens the stream. Absent: it takes so long that the reader must hear of it first. */
+  /** Opens the stream. Absent: it takes so long that the reader must be notified first. */
   async #open(signal: AbortSignal): Promise<OpenStream<ReadLogsResponse> | undefined> {
     const step = this.#outage?.step(performance.now());
     if (step === "give_up") throw this.#unreachable();
@@ -157,7 +157,7 @@ export class LogFollower {
     this.#failure = failure ?? this.#failure;
   }
 
-  /** What the reader hears, unless it knows. */
+  /** Notifies the reader, unless it knows. */
   *#report(wait: Wait): Generator<LogItem> {
     const known = this.#reported;
     this.#reported = wait;

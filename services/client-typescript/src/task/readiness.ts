@@ -45,7 +45,8 @@ export class Readiness {
   /**
    * Starts a server that answers only this. Returns the number of its port.
    *
-   * @param options - `port`: the name of a port of the task, or a number. `path`: default `/ready`. `host`: default all.
+   * @param options - `port`: the name of a port of the task, or a number. `path`: default `/ready`. `host`: default
+   * all.
    */
   async listen(options: {
     readonly port: string | number;

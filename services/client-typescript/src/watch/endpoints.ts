@@ -19,7 +19,9 @@ export type EndpointItem =
   | { readonly type: "snapshot"; readonly endpoints: readonly Endpoint[]; readonly cursor: Cursor }
   /** A new or changed endpoint. Without a cursor, more changes of the same commit follow. */
   | { readonly type: "published"; readonly endpoint: Endpoint; readonly cursor?: Cursor }
-  /** An endpoint is gone. Its incarnation never comes back. Without a cursor, more changes of the same commit follow. */
+  /**
+   * An endpoint is gone. Its incarnation never comes back. Without a cursor, more changes of the same commit follow.
+   */
   | { readonly type: "withdrawn"; readonly endpoint: EndpointWithdrawn; readonly cursor?: Cursor }
   /** All changes up to the cursor were yielded. A watch from here misses nothing. */
   | { readonly type: "bookmark"; readonly cursor: Cursor }

@@ -28,7 +28,9 @@ export interface Feed<M> {
 
 /** An item of a follower. */
 export type Followed<M> =
-  /** A change, once. The cursor is absent if more changes of the same commit follow: a watch from it would miss them. */
+  /**
+   * A change, once. The cursor is absent if more changes of the same commit follow: a watch from it would miss them.
+   */
   | { readonly type: "change"; readonly message: M; readonly cursor?: Cursor }
   /** Everything up to the cursor was yielded. */
   | { readonly type: "bookmark"; readonly cursor: Cursor }
@@ -61,7 +63,7 @@ export class WatchFollower<M> {
   #attempts = 0;
   #outage: Outage | undefined;
   #failure: Failure | undefined;
-  /** The reader has heard that no gateway answers, and nothing has come since. */
+  /** The reader was notified that no gateway answers, and nothing has come since. */
   #reported = false;
 
   constructor(
@@ -96,7 +98,7 @@ export class WatchFollower<M> {
     }
   }
 
-  /** Opens the stream. Absent: it takes so long that the reader must hear of it first. */
+  /** Opens the stream. Absent: it takes so long that the reader must be notified first. */
   async #open(signal: AbortSignal): Promise<Opened<M> | undefined> {
     const { deadlineMs } = this.calls.config;
     const step = this.#outage?.step(performance.now());

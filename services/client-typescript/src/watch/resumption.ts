@@ -1,9 +1,9 @@
 /**
  * Decides where a broken watch resumes, and which of its messages were delivered before. Pure.
  *
- * All changes of one commit share one cursor, and a stream may break between them. To resume from that cursor would lose
- * the rest of the commit. The watch therefore resumes from the last complete cursor, which the last change of a commit
- * and every bookmark mark. It skips as many changes after that as the broken stream had already delivered.
+ * All changes of one commit share one cursor, and a stream may break between them. To resume from that cursor would
+ * lose the rest of the commit. The watch therefore resumes from the last complete cursor, which the last change of a
+ * commit and every bookmark mark. It skips as many changes after that as the broken stream had already delivered.
  */
 
 import type { Cursor } from "../gen/borough/v1/common_pb.js";
