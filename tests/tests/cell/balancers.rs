@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use borough_kv::exercise::not_exercised;
 use borough_tests::{TestCell, http_get, options, until};
+use tokio::io::AsyncBufReadExt as _;
 use tokio::process::{Child, Command};
 
 /// A job with its own drain delay: more than HAProxy needs to see a withdrawal.
@@ -153,5 +154,82 @@ async fn haproxy_loses_no_request_while_a_job_is_scaled_and_restarted() {
     assert_eq!(load.failed(), 0, "of {} requests, without the name service", load.asked());
     assert!(load.asked() > 500, "only {} requests", load.asked());
     load.end().await;
+    cell.finish().await;
+}
+
+/// A Python with gRPC: that of the variable, or the usual one.
+async fn python_with_grpc() -> Option<PathBuf> {
+    let given = std::env::var_os("BOROUGH_TEST_PYTHON").map(PathBuf::from);
+    let python = given.or_else(|| program("python3"))?;
+    let asked = Command::new(&python).args(["-c", "import grpc"]).stderr(Stdio::null()).status().await;
+    asked.is_ok_and(|status| status.success()).then_some(python)
+}
+
+/// The lines of a client, as far as they have come.
+#[derive(Clone, Default)]
+struct ClientLines(Arc<parking_lot::Mutex<Vec<String>>>);
+
+impl ClientLines {
+    fn servers(&self) -> usize {
+        self.0.lock().iter().filter(|line| line.starts_with("server ")).count()
+    }
+
+    fn last(&self) -> Option<String> {
+        self.0.lock().iter().find(|line| line.starts_with("over ")).cloned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_grpc_client_loses_no_call_while_a_job_is_scaled_and_restarted() {
+    let Some(python) = python_with_grpc().await else {
+        return not_exercised(
+            "gRPC over xDS",
+            "python3 has no module grpc, and BOROUGH_TEST_PYTHON names none",
+        );
+    };
+    // Tasks of other users may not execute this Python.
+    let cell = TestCell::start(options!().agent_arguments(&["--task-user=agent"])).await;
+    let server = cell.file("server.py", include_str!("grpc/server.py"));
+    let job = format!(
+        "name: echo\nkind: service\ncount: 2\ntask:\n  command: [{}, -u, {server}, \"${{PORT_GRPC}}\"]\n  \
+         resources: {{cpu: 50m, memory: 64MiB}}\n  ports: [grpc]\n  \
+         health: {{tcp: {{port: grpc}}, interval: 1s, timeout: 1s}}\n  grace: 5s\ndrain_delay: 1s\n",
+        python.display()
+    );
+    cell.run("echo.yaml", &job).await;
+    let bootstrap = serde_json::json!({
+        "xds_servers": [{
+            "server_uri": cell.xds(),
+            "channel_creds": [{"type": "insecure"}],
+            "server_features": ["xds_v3"],
+        }],
+        "node": {"id": "test"},
+    });
+    let client = cell.file("client.py", include_str!("grpc/client.py"));
+    let mut command = Command::new(&python);
+    command.args(["-u", &client, "xds:///echo.tester.alpha"]);
+    command.env("GRPC_XDS_BOOTSTRAP_CONFIG", bootstrap.to_string());
+    // It ends with its input, however this process ends.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut client = command.spawn().unwrap();
+    let lines = ClientLines::default();
+    let (read, output) = (lines.clone(), client.stdout.take().unwrap());
+    tokio::spawn(async move {
+        let mut output = tokio::io::BufReader::new(output).lines();
+        while let Ok(Some(line)) = output.next_line().await {
+            read.0.lock().push(line);
+        }
+    });
+    until("both servers", || async { (lines.servers() >= 2).then_some(()) }).await;
+    cell.borough(&["job", "scale", "echo", "5"]).await.ended(0);
+    until("all five servers", || async { (lines.servers() >= 5).then_some(()) }).await;
+    cell.borough(&["job", "scale", "echo", "2"]).await.ended(0);
+    cell.borough(&["job", "restart", "echo"]).await.ended(0);
+    drop(client.stdin.take());
+    let last = until("the sum of the client", || async { lines.last() }).await;
+    let (calls, failed) = last.strip_prefix("over ").unwrap().split_once(' ').unwrap();
+    assert_eq!(failed, "0", "of {calls} calls: {:?}", lines.0.lock());
+    assert!(calls.parse::<u64>().unwrap() > 100, "only {calls} calls");
+    client.wait().await.unwrap();
     cell.finish().await;
 }
