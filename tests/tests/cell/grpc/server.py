@@ -1,7 +1,10 @@
-"""A gRPC server for tests: answers every call with its port. Ends calls under way before it exits."""
+"""A gRPC server for tests: answers every call with its port, after a moment. SIGTERM ends it at once, in the middle of
+its calls: a client that is told in time has none under way."""
 
+import os
 import signal
 import sys
+import time
 from concurrent import futures
 
 import grpc
@@ -9,14 +12,19 @@ import grpc
 PORT = sys.argv[1]
 
 
+def answer(request, context):
+    time.sleep(0.05)
+    return PORT.encode()
+
+
 class Handler(grpc.GenericRpcHandler):
     def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: PORT.encode())
+        return grpc.unary_unary_rpc_method_handler(answer)
 
 
-server = grpc.server(futures.ThreadPoolExecutor(4))
+server = grpc.server(futures.ThreadPoolExecutor(16))
 server.add_generic_rpc_handlers((Handler(),))
 server.add_insecure_port("127.0.0.1:" + PORT)
 server.start()
-signal.signal(signal.SIGTERM, lambda *_: server.stop(2).wait() and sys.exit(0))
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 server.wait_for_termination()
