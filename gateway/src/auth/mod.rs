@@ -17,10 +17,8 @@ use borough_model::Name;
 use borough_model::access::Identity;
 use borough_model::job::Band;
 use borough_proto::tls::{CertificateName, CertificateNameError};
-use bytes::Bytes;
 use futures::future::{Either, Ready, ready};
-use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http::{HeaderMap, Request, Response, header};
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
@@ -322,9 +320,6 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if !is_grpc(request.headers()) {
-            return Either::Right(ready(Ok(plain_refusal())));
-        }
         let path = request.uri().path();
         let mark = request.extensions().get::<ConnectionMark>();
         let certificate = mark.and_then(ConnectionMark::certificate);
@@ -346,15 +341,6 @@ where
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
     kind.starts_with(b"application/grpc")
-}
-
-/// The answer to a browser or another client of plain HTTP. It cannot read one of gRPC.
-fn plain_refusal() -> Response<Body> {
-    let text =
-        "this port answers gRPC; for HTTP, use the other address that the gateway prints when it starts\n";
-    let mut response = Response::new(Body::new(Full::new(Bytes::from_static(text.as_bytes()))));
-    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    response
 }
 
 /// The service that the path of a gRPC call names.

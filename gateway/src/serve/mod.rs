@@ -57,7 +57,7 @@ use crate::session::metrics::DeliveryMetrics;
 use crate::session::silence::silence_max;
 use crate::task::TaskServer;
 use crate::watch::WatchServer;
-use crate::web::{WebOrigin, web_layers};
+use crate::web::{GrpcOnlyLayer, WebOrigin, web_layers};
 
 /// Interval of keep-alive probes on an idle connection, and how long an answer may take. The session of a machine that
 /// dies ends within the sum: the longest interval of reports that does not depend on the number of sessions.
@@ -306,7 +306,10 @@ struct StartedParts {
 }
 
 /// What a call passes on its way to a service, the outermost last.
-type GatewayLayers = Stack<OverloadLayer, Stack<AuthLayer, Stack<GrpcWebLayer, Stack<CorsLayer, Identity>>>>;
+type GatewayLayers = Stack<
+    OverloadLayer,
+    Stack<AuthLayer, Stack<GrpcWebLayer, Stack<GrpcOnlyLayer, Stack<CorsLayer, Identity>>>>,
+>;
 
 struct Servers {
     cells: Arc<Cells>,
@@ -336,6 +339,7 @@ impl Servers {
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .layer(cors)
+            .layer(GrpcOnlyLayer)
             .layer(web)
             .layer(auth)
             .layer(overload)

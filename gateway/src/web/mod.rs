@@ -4,12 +4,16 @@
 //! the gateway names the origin of the page (CORS). No origin is named unless the operator gives it, since a page acts
 //! with the token of its user.
 
+mod plain;
+
 use std::str::FromStr;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use tonic_web::GrpcWebLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
+
+pub(crate) use plain::GrpcOnlyLayer;
 
 /// How long a browser may remember that an origin is allowed.
 const REMEMBERED: Duration = Duration::from_secs(600);

@@ -153,6 +153,8 @@ impl Client {
             Err(_) => match std::mem::take(&mut *last.lock()) {
                 CallTries { busy: Some(status), .. } => Err(self.refused(&status)),
                 CallTries { count: 0, .. } => Err(self.deadline(method, deadline)),
+                // A gateway may have taken the change, and be about to make it.
+                CallTries { under_way: true, .. } if !is_read(method) => Err(self.deadline(method, deadline)),
                 failed => Err(self.unreachable(failed)),
             },
         }
@@ -171,10 +173,12 @@ impl Client {
     {
         let retry = self.shared.config.retry;
         loop {
+            last.lock().under_way = true;
             let status = match self.attempt(message.clone(), send).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
+            last.lock().under_way = false;
             if let Some(pause) = retry_told(&status) {
                 last.lock().busy = Some(Box::new(status));
                 // Those that were refused together do not come back together.
@@ -295,6 +299,8 @@ fn foreign_answer(status: &Status) -> Option<&'static str> {
 #[derive(Default)]
 struct CallTries {
     count: u32,
+    /// One more try has no answer yet.
+    under_way: bool,
     status: Option<Box<Status>>,
     /// What answered instead of a gateway, in any of the tries.
     foreign: Option<&'static str>,

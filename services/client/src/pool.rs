@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::config::ClientConfig;
 use crate::error::ClientError;
 
-/// The longest time between two questions whether the other side of a connection is there, and for their answer.
+/// The longest time for an answer of the other side of a connection, and between two questions if there are several.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
 /// The gateways of a client.
@@ -92,6 +92,16 @@ fn place_problem(address: &str) -> Option<String> {
     (!valid).then(|| format!("has the port {port:?}"))
 }
 
+/// How often a connection is asked whether its other side is there, and how long the answer may take. With several
+/// gateways a silent one is noticed while the next one can still answer in time.
+fn keep_alive(config: &ClientConfig) -> (Duration, Duration) {
+    if config.gateways.len() < 2 {
+        return (Duration::from_secs(10), KEEP_ALIVE_MAX);
+    }
+    let part = |of: u32| (config.deadline / of).clamp(Duration::from_secs(1), KEEP_ALIVE_MAX);
+    (part(3), part(5))
+}
+
 fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
     let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem };
     let (encrypted, parts) = (config.connector.is_encrypted(), address.split_once("://"));
@@ -112,13 +122,14 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
     if !matches!(uri.path(), "" | "/") {
         return Err(refuse(format!("has the path {:?}", uri.path())));
     }
+    let (interval, timeout) = keep_alive(config);
     let endpoint = Endpoint::from_shared(url)
         .map_err(|_| refuse("is no address".to_owned()))?
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
-        // A peer that vanished is noticed while the next gateway can still answer in time, also by idle watches.
-        .http2_keep_alive_interval((config.deadline / 3).clamp(Duration::from_secs(1), KEEP_ALIVE_MAX))
-        .keep_alive_timeout((config.deadline / 5).clamp(Duration::from_secs(1), KEEP_ALIVE_MAX))
+        // A peer that vanished is noticed, also by idle watches.
+        .http2_keep_alive_interval(interval)
+        .keep_alive_timeout(timeout)
         .keep_alive_while_idle(true);
     let (address, greeting) = (address.to_owned(), Arc::default());
     Ok(PooledGateway { address, endpoint, channel: Mutex::new(None), greeting })
