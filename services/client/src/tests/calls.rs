@@ -98,6 +98,24 @@ async fn a_call_ends_with_its_deadline() {
     assert!(error.to_string().contains(&fake.address), "{error}");
 }
 
+/// One gateway is gone, and the next one takes calls and never answers.
+#[tokio::test]
+async fn a_change_under_way_may_have_been_made_also_after_another_try_has_failed() {
+    let gone = nobody().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let held = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = silent.accept().await {
+            held.push(stream);
+        }
+    });
+    let client = client(&[&gone, &address], |config| config.deadline = Duration::from_millis(300));
+    let change = client.job_submit(JobSpec::default(), 0).await.unwrap_err();
+    assert!(matches!(change, ClientError::Deadline { changes: true, .. }), "{change:?}");
+    held.abort();
+}
+
 #[tokio::test]
 async fn a_refusal_is_not_repeated_and_keeps_its_details() {
     let fake = fake::start().await;
