@@ -185,10 +185,10 @@ async fn nodes_that_a_later_start_leaves_out_are_named_until_they_are_removed() 
 async fn on_a_terminal_nothing_pushes_the_greeting_away() {
     let mut cell = TestCell::start(options!().nodes(1)).await;
     assert!(cell.control_stop().await.success());
-    let greeting = "In another terminal: borough node list";
-    let ran = answered(&cell.dev_command(), &[(greeting, "\x03")]).await.ended(0);
+    let greeting = format!("In another terminal: borough --dir {} node list", cell.root().display());
+    let ran = answered(&cell.dev_command(), &[(greeting.as_str(), "\x03")]).await.ended(0);
     assert!(!ran.stdout.contains("INFO"), "{}", ran.stdout);
-    assert_eq!(ran.stdout.matches(greeting).count(), 1, "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches(greeting.as_str()).count(), 1, "{}", ran.stdout);
     cell.control_start().await;
     cell.finish().await;
 }

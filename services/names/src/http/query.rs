@@ -17,6 +17,9 @@ pub(super) enum QueryError {
     Wait(String),
     #[error("{0}: this catalogue does not filter by it; leave it out")]
     Unsupported(String),
+    /// Without it the answer would be of everything, which nobody has asked for.
+    #[error("{0}: there is no such parameter; accepted: {accepted}", accepted = TARGET_PARAMETERS.join(", "))]
+    Unknown(String),
     #[error("{field}: {value:?} is no name; accepted: 1 to 63 of a-z, 0-9 and -, starting with a letter")]
     Name { field: &'static str, value: String },
 }
@@ -27,6 +30,9 @@ pub(super) struct HttpQuery {
     values: BTreeMap<String, String>,
     pub(super) tags: Vec<String>,
 }
+
+/// Parameters of the targets for Prometheus.
+pub(super) const TARGET_PARAMETERS: [&str; 4] = ["cell", "user", "job", "port"];
 
 /// Parameters that would make the answer another one, and that nobody here understands.
 const UNSUPPORTED: [&str; 3] = ["filter", "node-meta", "sameness-group"];
@@ -44,6 +50,14 @@ impl HttpQuery {
             }
         }
         Ok(query)
+    }
+
+    /// Refuses every parameter of which `accepted` says nothing.
+    pub(super) fn only(&self, accepted: &[&str]) -> Result<(), QueryError> {
+        let tag = (!self.tags.is_empty()).then_some("tag");
+        let mut all = self.values.keys().map(String::as_str).chain(tag);
+        let unknown = all.find(|key| !accepted.contains(key));
+        unknown.map_or(Ok(()), |key| Err(QueryError::Unknown(key.to_owned())))
     }
 
     /// The value of a parameter, unless it is empty.
@@ -100,6 +114,10 @@ mod tests {
         assert_eq!(index("index=-1"), Err(QueryError::Index("-1".to_owned())));
         let filter = HttpQuery::parse("filter=ServiceMeta.a%3D%3D1").unwrap_err();
         assert_eq!(filter, QueryError::Unsupported("filter".to_owned()));
+        let only = |text: &str| HttpQuery::parse(text).unwrap().only(&TARGET_PARAMETERS);
+        assert_eq!(only("job=web&cell=alpha"), Ok(()));
+        assert_eq!(only("jobs=web"), Err(QueryError::Unknown("jobs".to_owned())));
+        assert_eq!(only("job=web&tag=a"), Err(QueryError::Unknown("tag".to_owned())));
         let query = HttpQuery::parse("passing&tag=a%3Db&tag=c&dc=alpha").unwrap();
         assert_eq!((query.is_set("passing"), query.tags.len(), query.value("dc")), (true, 2, Some("alpha")));
         assert!(!HttpQuery::parse("passing=false").unwrap().is_set("passing"));

@@ -24,7 +24,7 @@ use super::consul::{
     ServiceFilter, ServiceQuery, agent_self, catalog_service, datacenters, health_service, nodes, services,
 };
 use super::prometheus::{TargetFilter, targets};
-use super::query::{HttpQuery, QueryError};
+use super::query::{HttpQuery, QueryError, TARGET_PARAMETERS};
 use crate::hub::HubKey;
 use crate::listen::{BindError, tcp_bind};
 use crate::service::NamesShared;
@@ -290,6 +290,7 @@ impl HttpView {
         query: &HttpQuery,
         headers: &HeaderMap,
     ) -> Result<Response<HttpBody>, HttpRefusal> {
+        query.only(&TARGET_PARAMETERS)?;
         let name = |field: &'static str| {
             let name = query.value(field).map(Name::new).transpose();
             name.map_err(|_| {

@@ -295,9 +295,15 @@ impl DevCell<'_> {
             0 => "\n  nodes      none: jobs wait until one joins, see borough agent --help",
             _ => "",
         };
+        // Without an option, verbs look where `dev` keeps its cells unless told otherwise.
+        let usual = dev_directory(None).and_then(|usual| std::fs::canonicalize(usual).ok());
+        let of = match layout.root() {
+            root if usual.as_deref() == Some(root) => String::new(),
+            root => format!("--dir {} ", root.display()),
+        };
         format!(
             "borough dev\n  cells      {} ({} and {} each){nodes}\n  gRPC       {grpc}\n  HTTP       \
-             http://{http}\n{}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
+             http://{http}\n{}\n  directory  {}\n  token      {}\n\nIn another terminal: borough {of}node list",
             cells.join(", "),
             tally(count(arguments.nodes), "node"),
             tally(count(arguments.schedulers), "scheduler worker"),
