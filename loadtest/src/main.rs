@@ -69,7 +69,7 @@ enum Bench {
     /// The output of a job of many tasks, followed by one client
     Logs(logs::LogsArguments),
     /// How fast a change of an endpoint reaches everybody who follows it, and answers of DNS
-    Names(names::NamesArguments),
+    Names(names::NameBenchArguments),
     /// What other callers notice of one user who asks for far more than a share
     Overload(overload::OverloadArguments),
     /// What a cell writes while nothing happens

@@ -7,7 +7,7 @@ use borough_client::Client;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use super::{CELL, CHANGE_WAIT, JOB, NamePlaces, NamesArguments, USER, us, withdraw};
+use super::{CELL, CHANGE_WAIT, JOB, NameBenchArguments, NamePlaces, USER, us, withdraw};
 use crate::result::{Stats, StatsSet as _, percentiles};
 
 const SRV: u16 = 33;
@@ -55,7 +55,7 @@ impl Asker {
 pub(super) async fn run(
     client: &Client,
     places: &NamePlaces,
-    arguments: &NamesArguments,
+    arguments: &NameBenchArguments,
 ) -> anyhow::Result<Stats> {
     let name = format!("_http._tcp.{JOB}.{USER}.{CELL}.borough.internal");
     let asker = Asker::new(&places.dns, &name).await?;

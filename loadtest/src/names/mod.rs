@@ -34,7 +34,7 @@ const BEGIN_AT_ONCE: u32 = 200;
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
-pub(crate) struct NamesArguments {
+pub(crate) struct NameBenchArguments {
     /// Views to measure, one after the other
     #[arg(long, value_delimiter = ',', default_value = "grpc,events,consul,xds,dns")]
     views: Vec<NameView>,
@@ -92,7 +92,7 @@ pub(crate) struct LiveSeen {
 /// Runs the benchmark.
 pub(crate) async fn run(
     options: &SystemOptions,
-    arguments: &NamesArguments,
+    arguments: &NameBenchArguments,
     results: &mut Results,
 ) -> anyhow::Result<()> {
     // Without the limit of questions that a client may ask: all of them come from one address.
@@ -107,7 +107,7 @@ pub(crate) async fn run(
         let stats = if *view == NameView::Dns {
             dns::run(&client, &places, arguments).await?
         } else {
-            Watched { system: &system, client: &client, places: &places, arguments }.run(*view).await?
+            WatchRounds { system: &system, client: &client, places: &places, arguments }.run(*view).await?
         };
         results.line("names", &name, stats);
     }
@@ -153,14 +153,14 @@ pub(crate) fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-struct Watched<'a> {
+struct WatchRounds<'a> {
     system: &'a System,
     client: &'a Client,
     places: &'a NamePlaces,
-    arguments: &'a NamesArguments,
+    arguments: &'a NameBenchArguments,
 }
 
-impl Watched<'_> {
+impl WatchRounds<'_> {
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     async fn run(&self, view: NameView) -> anyhow::Result<Stats> {
         let (endpoints, watchers) = (usize::try_from(self.arguments.endpoints)?, self.arguments.watchers);

@@ -11,7 +11,7 @@ use crate::node::NodeFilter;
 use crate::task::TaskFilter;
 
 /// One page of rows, and where the next one begins; empty on the last.
-type Page<T> = (Vec<T>, String);
+type RowPage<T> = (Vec<T>, String);
 
 impl Client {
     /// The jobs of a cell, by their ids. `page` rows are asked for at once; 0: as many as a page may have.
@@ -67,7 +67,7 @@ impl Client {
 fn rows<T, P, F>(limit: u32, ask: F) -> ItemStream<T>
 where
     T: Send + 'static,
-    P: Future<Output = Result<Page<T>, ClientError>> + Send + 'static,
+    P: Future<Output = Result<RowPage<T>, ClientError>> + Send + 'static,
     F: Fn(PageRequest) -> P + Send + 'static,
 {
     let first = PageRequest { limit, page: String::new() };

@@ -12,6 +12,8 @@ use tonic::transport::{Channel, Endpoint};
 use crate::config::ClientConfig;
 use crate::error::ClientError;
 
+/// The shortest deadline in which a silent gateway is noticed and another one asked.
+const DEADLINE_FOR_TWO: Duration = Duration::from_secs(6);
 /// The longest time for an answer of the other side of a connection, and between two questions if there are several.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
@@ -95,7 +97,8 @@ fn place_problem(address: &str) -> Option<String> {
 /// How often a connection is asked whether its other side is there, and how long the answer may take. With several
 /// gateways a silent one is noticed while the next one can still answer in time.
 fn keep_alive(config: &ClientConfig) -> (Duration, Duration) {
-    if config.gateways.len() < 2 {
+    // In a shorter deadline there is no time for another one.
+    if config.gateways.len() < 2 || config.deadline < DEADLINE_FOR_TWO {
         return (Duration::from_secs(10), KEEP_ALIVE_MAX);
     }
     let part = |of: u32| (config.deadline / of).clamp(Duration::from_secs(1), KEEP_ALIVE_MAX);

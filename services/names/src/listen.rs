@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 
 /// An address that nobody can listen on.
@@ -13,6 +14,18 @@ pub struct BindError {
     pub protocol: &'static str,
     #[source]
     pub source: io::Error,
+}
+
+/// The share of its descriptors that a process gives the connections of one view. Other roles may be in it.
+const SHARE: u64 = 16;
+/// Connections that a view takes however few descriptors there are.
+const CONNECTIONS_MIN: usize = 32;
+
+/// How many connections a view takes at a time: at most `most`, and no more than its share of the process's descriptors.
+pub(crate) fn connections_max(most: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = usize::try_from(limit / SHARE).unwrap_or(usize::MAX);
+    share.clamp(CONNECTIONS_MIN, most.max(CONNECTIONS_MIN))
 }
 
 /// A listener, and its address.

@@ -9,10 +9,13 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// What reads packets of strangers, and warns of each that is not well formed.
+const OF_PACKETS: &str = "hickory_proto";
 
 /// Lines lost over the run of this process, which has one log.
 static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
@@ -39,7 +42,8 @@ pub(crate) fn log_begin(default: &str) {
 /// read it.
 fn log_filter(asked: Option<&str>, default: &str) -> Targets {
     let filter = asked.and_then(|asked| asked.parse().ok());
-    filter.or_else(|| default.parse().ok()).unwrap_or_default()
+    let quiet = |default: Targets| default.with_target(OF_PACKETS, LevelFilter::OFF);
+    filter.or_else(|| default.parse().ok().map(quiet)).unwrap_or_default()
 }
 
 /// One [`LossyWriter`] for all threads.
@@ -157,13 +161,13 @@ mod tests {
         let shown = |asked: Option<&str>| {
             let filter = log_filter(asked, "warn,borough=info");
             let levels = [Level::WARN, Level::INFO, Level::DEBUG];
-            ["borough_kv::runner", "h2"]
+            ["borough_kv::runner", "h2", "hickory_proto::rr::rdata::opt"]
                 .map(|target| levels.iter().filter(|level| filter.would_enable(target, level)).count())
         };
-        assert_eq!(shown(None), [2, 1]);
-        assert_eq!(shown(Some("borough_kv=debug")), [3, 0]);
-        assert_eq!(shown(Some("info,borough_kv::runner=debug")), [3, 2]);
-        assert_eq!(shown(Some("borough=loud")), [2, 1]);
+        assert_eq!(shown(None), [2, 1, 0]);
+        assert_eq!(shown(Some("borough_kv=debug")), [3, 0, 0]);
+        assert_eq!(shown(Some("info,borough_kv::runner=debug")), [3, 2, 2]);
+        assert_eq!(shown(Some("borough=loud")), [2, 1, 0]);
     }
 
     #[test]

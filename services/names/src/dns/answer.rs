@@ -119,6 +119,7 @@ fn reverse(table: &NamesTable, zone: &DnsZone, question: &Query, room: usize) ->
     for (key, index) in owners.iter().take(NAMES_OF_ADDRESS_MAX) {
         let Some(name) = task_name(zone, key, *index) else { continue };
         if !room.take(wire_len(&question.name) + 10 + wire_len(&name)) {
+            answer.is_cut = true;
             break;
         }
         let data = RData::PTR(PTR(name));

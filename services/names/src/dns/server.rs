@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::limit::{PrefixLimit, RateVerdict};
 use super::wire::{DnsTransport, packet_answer, packet_answer_cut};
 use super::zone::DnsZone;
-use crate::listen::{BindError, tcp_bind};
+use crate::listen::{BindError, connections_max, tcp_bind};
 use crate::metrics::DnsResult;
 use crate::service::NamesShared;
 
@@ -140,7 +140,7 @@ async fn udp_serve(server: &DnsServer, socket: &UdpSocket) {
 }
 
 async fn tcp_serve(server: &Arc<DnsServer>, listener: &TcpListener, cancelled: &CancellationToken) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(connections_max(CONNECTIONS_MAX)));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,

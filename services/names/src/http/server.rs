@@ -26,7 +26,7 @@ use super::consul::{
 use super::prometheus::{TargetFilter, targets};
 use super::query::{HttpQuery, QueryError, TARGET_PARAMETERS};
 use crate::hub::HubKey;
-use crate::listen::{BindError, tcp_bind};
+use crate::listen::{BindError, connections_max, tcp_bind};
 use crate::service::NamesShared;
 use crate::table::{NamesTable, TableIndex};
 
@@ -87,7 +87,7 @@ pub async fn http_serve(
     let HttpListener { listener, address } = listener;
     let large = Semaphore::new(LARGE_MAX);
     let view = Arc::new(HttpView { shared, default_cell, address, large, ended: cancelled.clone() });
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(connections_max(CONNECTIONS_MAX)));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

@@ -4,6 +4,7 @@
 //! That is the target of a gRPC client, as in `xds:///web.ann.alpha`. Each stream is a pure state machine
 //! ([`stream::AdsStream`]).
 
+mod connection;
 mod name;
 mod resource;
 mod server;

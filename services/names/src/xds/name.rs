@@ -91,6 +91,18 @@ pub(super) fn cluster_names(table: &NamesTable) -> BTreeSet<String> {
     table.cells().flat_map(CellTable::services).flat_map(|(key, service)| names_of(&key, service)).collect()
 }
 
+/// Returns true if a client that asks for all clusters gets this one: as `names_of` says, without making the names.
+pub(super) fn is_listed(name: &XdsName, service: &Service) -> bool {
+    let is_over = !service.facts().is_live && service.endpoints().is_empty();
+    let mut ports = service.ports();
+    let has_several = || service.ports().nth(1).is_some();
+    match &name.port {
+        _ if is_over => false,
+        None => ports.next().is_some(),
+        Some(port) => has_several() && service.has_port(port),
+    }
+}
+
 pub(super) fn names_of(key: &ServiceKey, service: &Service) -> Vec<String> {
     let ports: Vec<&Name> = service.ports().collect();
     let is_over = !service.facts().is_live && service.endpoints().is_empty();

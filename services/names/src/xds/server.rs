@@ -15,16 +15,19 @@ use envoy_types::pb::google::rpc::Status as RefusalStatus;
 use futures::{Stream, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::connection::connections;
 use super::stream::{AdsMode, AdsRequest, AdsResponse, AdsStream, version_text};
 use crate::hub::{HubFollower, HubKey};
-use crate::listen::{BindError, tcp_bind};
+use crate::listen::{BindError, connections_max, tcp_bind};
 use crate::service::NamesShared;
 
+/// Connections at a time. A client of gRPC or a proxy has one.
+const CONNECTIONS_MAX: usize = 16_384;
 /// Streams at a time.
 const STREAMS_MAX: usize = 20_000;
 /// Streams of one connection.
@@ -65,11 +68,8 @@ pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelle
     let server =
         XdsServer { shared, room: Arc::new(Semaphore::new(STREAMS_MAX)), cancelled: cancelled.clone() };
     let service = AggregatedDiscoveryServiceServer::new(server).max_decoding_message_size(REQUEST_BYTES_MAX);
-    let incoming = TcpListenerStream::new(listener.listener).map(|accepted| {
-        accepted.inspect(|stream| {
-            stream.set_nodelay(true).ok();
-        })
-    });
+    let places = connections_max(CONNECTIONS_MAX);
+    let incoming = ReceiverStream::new(connections(listener.listener, places, cancelled.clone()));
     let served = Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE))

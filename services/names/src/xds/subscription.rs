@@ -211,9 +211,7 @@ impl Subscription {
 fn cluster_is_listed(table: &NamesTable, name: &str) -> bool {
     let parsed = super::name::XdsName::parse(name);
     parsed.is_some_and(|parsed| {
-        parsed.service(table).is_some_and(|service| {
-            super::name::names_of(&parsed.key, service).iter().any(|listed| listed == name)
-        })
+        parsed.service(table).is_some_and(|service| super::name::is_listed(&parsed, service))
     })
 }
 
