@@ -21,7 +21,7 @@ const SHARE: u64 = 16;
 /// Connections that a view takes however few descriptors there are.
 const CONNECTIONS_MIN: usize = 32;
 
-/// How many connections a view takes at a time: at most `most`, and no more than its share of the process's descriptors.
+/// How many connections a view takes at a time: at most `most`, and no more than its share of the descriptors.
 pub(crate) fn connections_max(most: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let share = usize::try_from(limit / SHARE).unwrap_or(usize::MAX);
