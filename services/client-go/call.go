@@ -43,6 +43,9 @@ func (c *Client) call(ctx context.Context, method string, request, answer proto.
 func (c *Client) callWithin(
 	ctx context.Context, limit time.Duration, method string, request, answer proto.Message,
 ) error {
+	if err := c.checkScope(method); err != nil {
+		return err
+	}
 	made := tries{method: path.Base(method), begun: time.Now(), limit: limit, gateways: map[int]bool{}}
 	if end, ok := ctx.Deadline(); ok {
 		made.limit = min(limit, time.Until(end))

@@ -441,6 +441,7 @@ func TestWhatIsWrongWithAConfigurationIsNamed(t *testing.T) {
 		{Config{Gateways: []string{"h:1"}, TokenFile: empty, Token: "x"}, "Config.TokenFile"},
 		{Config{Gateways: []string{"h:1"}, Deadline: -1}, "Config.Deadline"},
 	} {
+		test.config.User = "ann"
 		_, err := New(test.config)
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.field) || !strings.Contains(err.Error(), "accepted: ") {
@@ -448,9 +449,56 @@ func TestWhatIsWrongWithAConfigurationIsNamed(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"127.0.0.1:7400", "http://localhost:1/", "[::1]:7400"} {
-		if _, err := (Config{Gateways: []string{address}}).withDefaults(); err != nil {
+		if _, err := (Config{Gateways: []string{address}, User: "ann"}).withDefaults(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestACallWithoutAUserOrACellIsNotSent(t *testing.T) {
+	gateway := fake.New(t)
+	client := clientOf(t, Config{}, gateway.Address)
+	_, err := New(Config{Gateways: []string{gateway.Address}, Cell: "alpha"})
+	missing(t, err, "Config.User", "BOROUGH_USER")
+
+	for field, client := range map[string]*Client{"User": client.WithUser(""), "Cell": client.WithCell("")} {
+		variable := "BOROUGH_" + strings.ToUpper(field)
+		_, err := client.SubmitJob(t.Context(), &JobSpec{Name: "web"})
+		missing(t, err, field, variable)
+		_, err = Collect(client.Jobs(t.Context(), JobFilter{}))
+		missing(t, err, field, variable)
+		for _, err := range client.WatchEndpoints(t.Context(), JobRef{Name: "web"}, nil) {
+			missing(t, err, field, variable)
+		}
+		for _, err := range client.WatchCell(t.Context(), nil, nil) {
+			missing(t, err, field, variable)
+		}
+		_, err = readAll(t.Context(), client, LogQuery{})
+		missing(t, err, field, variable)
+		_, err = client.Exec(t.Context(), JobRef{Name: "web"}.Task(0), []string{"true"}, ExecIO{})
+		missing(t, err, field, variable)
+	}
+	for _, method := range []string{"SubmitJob", "ListJobs", "WatchEndpoints", "Watch", "ReadLogs", "Exec"} {
+		if sent := gateway.Calls(method); sent != 0 {
+			t.Errorf("%s was sent %d times", method, sent)
+		}
+	}
+
+	gateway.On("ListCells", fake.Unary(func(context.Context, *pb.ListCellsRequest) (*pb.ListCellsResponse, error) {
+		return &pb.ListCellsResponse{}, nil
+	}))
+	if _, err := client.WithCell("").Cells(t.Context()); err != nil {
+		t.Errorf("a client without a cell lists the cells: %v", err)
+	}
+}
+
+// missing fails unless the error is about this field alone, and names the variable that examples read.
+func missing(t *testing.T, err error, field, variable string) {
+	t.Helper()
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field ||
+		!strings.Contains(invalid.Fields[0].Accepted, variable) {
+		t.Errorf("%v does not refuse %s, or does not name %s", err, field, variable)
 	}
 }
 

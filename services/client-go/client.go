@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"path"
 
 	"google.golang.org/grpc/metadata"
 
@@ -69,6 +70,14 @@ func (c *Client) User() string { return c.user }
 
 // Gateways are the addresses of the gateways, as configured.
 func (c *Client) Gateways() []string { return append([]string(nil), c.shared.config.Gateways...) }
+
+// checkScope refuses a call that says not for whom it is, or in which cell. Only the list of cells goes without a cell.
+func (c *Client) checkScope(method string) error {
+	var invalid invalidFields
+	invalid.require(c.user != "", "User", `""`, userAccepted)
+	invalid.require(c.cell != "" || path.Base(method) == "ListCells", "Cell", `""`, cellAccepted)
+	return invalid.err()
+}
 
 func (c *Client) config() *Config { return &c.shared.config }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Config says where a client connects, for whom, and its time limits. Only Gateways and User must be set.
+// Config says where a client connects, for whom, and its time limits. Gateways and User must be set, and Cell for all
+// calls except [Client.Cells].
 type Config struct {
 	// Gateways are tried in order and in rotation: HOST:PORT or http://HOST:PORT, and with TLS https://HOST:PORT.
 	Gateways []string
@@ -61,6 +62,9 @@ type TLS struct {
 }
 
 const (
+	userAccepted = "the name of a user, such as ann; ConfigFromEnvironment reads it from BOROUGH_USER, else USER"
+	cellAccepted = "the name of a cell, such as alpha; ConfigFromEnvironment reads it from BOROUGH_CELL"
+
 	deadlineDefault       = 10 * time.Second
 	connectTimeoutDefault = 2 * time.Second
 )
@@ -69,6 +73,7 @@ const (
 func (config Config) withDefaults() (Config, error) {
 	var invalid invalidFields
 	invalid.require(len(config.Gateways) > 0, "Config.Gateways", "[]", "at least one address")
+	invalid.require(config.User != "", "Config.User", `""`, userAccepted)
 	for at, address := range config.Gateways {
 		if problem := addressProblem(address, config.TLS != nil); problem != "" {
 			invalid.refuse("Config.Gateways["+strconv.Itoa(at)+"]", strconv.Quote(address)+" "+problem,

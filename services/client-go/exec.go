@@ -83,6 +83,9 @@ func (c *Client) Exec(ctx context.Context, task TaskRef, command []string, strea
 
 // openExec opens the stream, on the next gateway if one cannot be reached.
 func (c *Client) openExec(ctx context.Context, open *pb.ExecOpen) (pb.TaskService_ExecClient, error) {
+	if err := c.checkScope("Exec"); err != nil {
+		return nil, err
+	}
 	made := tries{method: "Exec", begun: time.Now(), limit: c.config().Deadline, gateways: map[int]bool{}}
 	for {
 		number, _ := c.shared.pool.choose(made.gateways)

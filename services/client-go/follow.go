@@ -67,6 +67,9 @@ func (f *follower[M]) next(ctx context.Context) (*followed[M], error) {
 			return item, err
 		}
 		if f.source == nil {
+			if err := f.client.checkScope(f.feed.method); err != nil {
+				return nil, err
+			}
 			f.source = openSource(ctx, f.client, f.feed.open(f.reopened()))
 		}
 		item, err := f.step(ctx)

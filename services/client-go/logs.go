@@ -147,6 +147,9 @@ type logReader struct {
 // next waits for the next part. Nil: something else has happened.
 func (r *logReader) next(ctx context.Context) (*LogPart, error) {
 	if r.source == nil {
+		if err := r.client.checkScope("ReadLogs"); err != nil {
+			return nil, err
+		}
 		request := r.place.request
 		open := func(ctx context.Context, conn grpc.ClientConnInterface) (answers[pb.ReadLogsResponse], error) {
 			return pb.NewTaskServiceClient(conn).ReadLogs(ctx, request)

@@ -1,6 +1,6 @@
 // Command endpoints follows the endpoints of a job, as a load balancer does: it prints each change and what is present.
 //
-// Usage: endpoints JOB, with the variables of borough.ConfigFromEnvironment. Ctrl-C ends it.
+// Usage: endpoints JOB, with BOROUGH_GATEWAY, BOROUGH_TOKEN_FILE, BOROUGH_USER and BOROUGH_CELL. Ctrl-C ends it.
 package main
 
 import (

@@ -3,7 +3,8 @@
 // A job with the label platform.day has that many tasks from 8 to 20 o'clock, and with platform.night the rest of the
 // time. The platform follows the jobs of its user. So it corrects a count at once when somebody else changes it.
 //
-// Usage: platform [HOUR], with the variables of borough.ConfigFromEnvironment. HOUR replaces the clock, to try it.
+// Usage: platform [HOUR], with BOROUGH_GATEWAY, BOROUGH_TOKEN_FILE, BOROUGH_USER and BOROUGH_CELL. HOUR
+// replaces the clock, to try it.
 package main
 
 import (

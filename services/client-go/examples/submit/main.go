@@ -1,6 +1,6 @@
 // Command submit runs a small web service, waits until it is healthy, and shows where it answers.
 //
-// Usage: submit [NAME [COUNT]], with the variables of borough.ConfigFromEnvironment.
+// Usage: submit [NAME [COUNT]], with BOROUGH_GATEWAY, BOROUGH_TOKEN_FILE, BOROUGH_USER and BOROUGH_CELL.
 package main
 
 import (
