@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .amounts import Bytes, Cpu, Duration, byte_count, cpu_millis, duration_ms, duration_text
@@ -42,6 +42,26 @@ class Checks:
         """Reports a field unless it is fine."""
         if not is_fine:
             self.refuse(path, value, accepted)
+
+    def items(self, path: str, given: Iterable[V], accepted: str) -> list[V]:
+        """The items of a list; none, and a report, if it is no list. A text is none."""
+        if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+            return list(given)
+        self.refuse(path, given, accepted)
+        return []
+
+    def mapping(self, path: str, given: Mapping[str, V], accepted: str) -> dict[str, V]:
+        """A map with keys of text; an empty one, and a report, if it is none."""
+        if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
+            return dict(given)
+        self.refuse(path, given, accepted)
+        return {}
+
+    def of_kind(self, path: str, value: object, kind: type[Any] | tuple[type[Any], ...], accepted: str) -> bool:
+        """Whether a value is of a kind, with a report if it is not."""
+        is_fine = isinstance(value, kind)
+        self.require(is_fine, path, value, accepted)
+        return is_fine
 
     def name(self, path: str, value: str) -> str:
         """A name of a job, a port or a helper."""
@@ -89,7 +109,8 @@ class Checks:
 
     def command(self, path: str, command: Sequence[str]) -> list[str]:
         """A program with its arguments."""
-        if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
+        is_list = isinstance(command, Sequence) and not isinstance(command, (str, bytes))
+        if not is_list or not command or not all(isinstance(part, str) for part in command):
             self.refuse(path, command or "nothing", "a list of a program and its arguments")
             return []
         self.require(command[0] != "", path, list(command), "a program and its arguments")
@@ -99,12 +120,13 @@ class Checks:
 
     def environment(self, path: str, variables: Mapping[str, str]) -> dict[str, str]:
         """Variables of a program."""
-        for name, value in variables.items():
+        given = self.mapping(path, variables, "a map of names and texts")
+        for name, value in given.items():
             place = f'{path}["{name}"]'
             self.require(_VARIABLE.fullmatch(name) is not None, place, name, _VARIABLE_ACCEPTED)
             is_fine = isinstance(value, str) and "\0" not in value
             self.require(is_fine, place, value, "a text without NUL characters")
-        return dict(variables)
+        return given
 
     def variables_used(self, path: str, command: Sequence[str], known: set[str]) -> None:
         """Refuses each part of a command that names a variable that no task has: it would fail at each start."""
@@ -116,7 +138,7 @@ class Checks:
 
     def key(self, path: str, key: str) -> str:
         """The key of a label or an attribute."""
-        self.require(_KEY.fullmatch(key) is not None, path, key, _KEY_ACCEPTED)
+        self.require(isinstance(key, str) and _KEY.fullmatch(key) is not None, path, key, _KEY_ACCEPTED)
         return key
 
     def line(self, path: str, text: str, most: int = 256) -> str:
@@ -127,16 +149,17 @@ class Checks:
 
     def labels(self, path: str, labels: Mapping[str, str]) -> dict[str, str]:
         """Labels."""
-        self.require(len(labels) <= 64, path, f"{len(labels)} labels", "at most 64")
-        for key, value in labels.items():
+        given = self.mapping(path, labels, "a map of keys and texts")
+        self.require(len(given) <= 64, path, f"{len(given)} labels", "at most 64")
+        for key, value in given.items():
             place = f'{path}["{key}"]'
             self.key(place, key)
             self.line(place, value)
-        return dict(labels)
+        return given
 
     def choice(self, path: str, value: Any, choices: Mapping[str, V]) -> V:
         """One of some words."""
-        if value in choices:
+        if isinstance(value, str) and value in choices:
             return choices[value]
         self.refuse(path, value, " or ".join(choices) if len(choices) < 3 else f"one of {', '.join(choices)}")
         return next(iter(choices.values()))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from .errors import FieldViolation, InvalidError, refused_field
 from .refs import NAME, NAME_ACCEPTED
@@ -81,15 +82,9 @@ class ClientConfig:
     """A watch and a log give up if no gateway has answered for so long; None: they never do."""
 
     def __post_init__(self) -> None:
-        wrong: list[FieldViolation] = []
-        for name in ("user", "cell"):
-            if not NAME.fullmatch(getattr(self, name)):
-                wrong.append(refused_field(name, getattr(self, name), NAME_ACCEPTED))
-        for name in ("deadline", "connect_timeout", "patience"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                wrong.append(refused_field(name, value, "more than 0 seconds"))
-        if isinstance(self.gateways, str) or not self.gateways:
+        wrong = [*self._wrong_texts(), *self._wrong_limits()]
+        is_list = isinstance(self.gateways, Sequence) and not isinstance(self.gateways, (str, bytes))
+        if not is_list or not self.gateways:
             wrong.append(refused_field("gateways", self.gateways or "none", "a list of one or more addresses"))
         else:
             for at, address in enumerate(self.gateways):
@@ -102,6 +97,36 @@ class ClientConfig:
             wrong.append(refused_field("token", "a token and a token file", "one of both"))
         if wrong:
             raise InvalidError(wrong)
+
+    def _wrong_texts(self) -> list[FieldViolation]:
+        names = {"user": self.user, "cell": self.cell}
+        wrong = [
+            refused_field(name, value, NAME_ACCEPTED)
+            for name, value in names.items()
+            if not isinstance(value, str) or not NAME.fullmatch(value)
+        ]
+        kinds: dict[str, tuple[object, Any, str]] = {
+            "token": (self.token, str, "a text"),
+            "token_file": (self.token_file, (str, os.PathLike), "a path"),
+            "tls": (self.tls, Tls, "a Tls"),
+        }
+        for name, (given, kind, accepted) in kinds.items():
+            if given is not None and not isinstance(given, kind):
+                # A wrong token is a secret, too.
+                shown = type(given).__name__ if name == "token" else given
+                wrong.append(refused_field(name, shown, accepted))
+        return wrong
+
+    def _wrong_limits(self) -> list[FieldViolation]:
+        wrong = []
+        for name in ("deadline", "connect_timeout", "patience"):
+            value = getattr(self, name)
+            is_fine = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+            if not is_fine and not (name == "patience" and value is None):
+                wrong.append(refused_field(name, value, "more than 0 seconds"))
+        if not isinstance(self.retry, RetryPolicy):
+            wrong.append(refused_field("retry", self.retry, "a RetryPolicy"))
+        return wrong
 
     def with_scope(self, user: str | None, cell: str | None) -> ClientConfig:
         """The same settings for another user or cell."""
@@ -149,6 +174,8 @@ def token_problem(text: str) -> str | None:
 
 def address_problem(address: str, *, encrypted: bool) -> str | None:
     """What is wrong with an address; None if nothing is."""
+    if not isinstance(address, str):
+        return "is no text"
     scheme, _, rest = address.rpartition("://")
     if scheme == "https" and not encrypted:
         return 'has the scheme "https", and no `tls` says whom to trust'

@@ -66,9 +66,9 @@ def constraint_of(text: str) -> Constraint | None:
 def constraints_read(checks: Checks, path: str, given: Constraints) -> tuple[Constraint, ...]:
     """Constraints of texts and records."""
     found = []
-    for at, each in enumerate(given):
+    for at, each in enumerate(checks.items(path, given, f"a list, each {_ACCEPTED}")):
         constraint = constraint_of(each) if isinstance(each, str) else each
-        if constraint is None:
+        if not isinstance(constraint, Constraint):
             checks.refuse(f"{path}[{at}]", each, _ACCEPTED)
             continue
         checks.key(f"{path}[{at}].attribute", constraint.attribute)
@@ -84,9 +84,12 @@ def spread_read(checks: Checks, given: Spreads) -> tuple[Spread, ...]:
         found = [Spread(attribute=attribute, weight=weight) for attribute, weight in given.items()]
     else:
         weights = iter(_WEIGHTS)
-        found = [Spread(attribute=each, weight=next(weights, 1)) if isinstance(each, str) else each for each in given]
+        domains = checks.items("spread", given, "a list of attributes, or a map of attributes and weights")
+        found = [Spread(attribute=each, weight=next(weights, 1)) if isinstance(each, str) else each for each in domains]
     checks.require(len(found) <= 8, "spread", f"{len(found)} domains", "at most 8")
     for at, spread in enumerate(found):
+        if not checks.of_kind(f"spread[{at}]", spread, Spread, "an attribute, or a Spread"):
+            continue
         checks.key(f"spread[{at}].attribute", spread.attribute)
         checks.whole(f"spread[{at}].weight", spread.weight, 1, 100)
     return tuple(found)
@@ -95,14 +98,25 @@ def spread_read(checks: Checks, given: Spreads) -> tuple[Spread, ...]:
 def tolerations_read(checks: Checks, given: Tolerations) -> tuple[Toleration, ...]:
     """Tolerations of keys and records."""
     found = [
-        Toleration(key=each, operator=TolerationOperator.EXISTS) if isinstance(each, str) else each for each in given
+        Toleration(key=each, operator=TolerationOperator.EXISTS) if isinstance(each, str) else each
+        for each in checks.items("tolerations", given, "a list of keys of taints, or of Toleration")
     ]
     for at, toleration in enumerate(found):
+        if not checks.of_kind(f"tolerations[{at}]", toleration, Toleration, "the key of a taint, or a Toleration"):
+            continue
         if toleration.key or toleration.operator != TolerationOperator.EXISTS:
             checks.key(f"tolerations[{at}].key", toleration.key)
         lasts = toleration.evict_after_ms is not None and toleration.effect != TaintEffect.NO_EXECUTE
         accepted = "none, or the effect no_execute: only such taints drive tasks away"
         checks.require(not lasts, f"tolerations[{at}].evict_after", toleration.evict_after_ms, accepted)
+    return tuple(found)
+
+
+def affinity_read(checks: Checks, given: Iterable[Affinity]) -> tuple[Affinity, ...]:
+    """Affinities, as `near` and `apart` make them."""
+    found = checks.items("affinity", given, "a list of what `near` and `apart` return")
+    for at, each in enumerate(found):
+        checks.of_kind(f"affinity[{at}]", each, Affinity, "what `near` or `apart` returns")
     return tuple(found)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import enum
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-not-found]
+
+from .errors import InvalidError
+from .requests import WRONG_VALUE, many_accepted, require_kind, within
 
 R = TypeVar("R", bound="Record")
 
@@ -59,8 +62,25 @@ class Record:
         if self.unknown_fields:
             message.MergeFromString(self.unknown_fields)
         for name, _, write in plan(type(self)):
-            write(message, getattr(self, name))
+            value = getattr(self, name)
+            try:
+                write(message, value)
+            except InvalidError as error:
+                raise within(name, error) from None
+            except WRONG_VALUE:
+                descriptor = message.DESCRIPTOR.fields_by_name[name.removesuffix("_")]
+                raise InvalidError.of(name, value, many_accepted(descriptor)) from None
         return message
+
+
+def records(field: str, given: Iterable[Record], kind: type[Record]) -> list[Any]:
+    """The messages of a list of records. Raises `InvalidError` for anything else."""
+    require_kind(field, given, Iterable, f"a list of {kind.__name__}")
+    messages = []
+    for at, each in enumerate(given):
+        require_kind(f"{field}[{at}]", each, kind, f"a {kind.__name__}")
+        messages.append(each.to_message())
+    return messages
 
 
 def unknown_of(message: Message) -> bytes:

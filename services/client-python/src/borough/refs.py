@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from .errors import InvalidError
 
+COUNT_MAX = 100_000
+"""The most tasks of a job."""
+
 NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,62})")
 NAME_ACCEPTED = "1 to 63 of a-z, 0-9 and '-', starting with a letter"
 
@@ -23,8 +26,8 @@ class JobRef:
         """The job that `NAME` or `USER/NAME` means; `user` counts for a name alone."""
         if isinstance(text, JobRef):
             return text
-        parts = text.split("/")
-        if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
+        parts = text.split("/") if isinstance(text, str) else []
+        if not parts or len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
             raise InvalidError.of("job", text, f"NAME or USER/NAME, each of {NAME_ACCEPTED}")
         return cls(parts[0] if len(parts) == 2 else user, parts[-1])
 
@@ -45,7 +48,7 @@ class TaskRef:
         """The task that `NAME/INDEX` or `USER/NAME/INDEX` means."""
         if isinstance(text, TaskRef):
             return text
-        job, slash, index = text.rpartition("/")
+        job, slash, index = text.rpartition("/") if isinstance(text, str) else ("", "", "")
         if not slash or not index.isascii() or not index.isdigit():
             raise InvalidError.of("task", text, "NAME/INDEX or USER/NAME/INDEX, such as web/0")
         return cls(JobRef.of(job, user), int(index))

@@ -8,7 +8,8 @@ from typing import Any
 
 from .amounts import Bytes, Cpu, Duration
 from .checks import Checks
-from .placement import Constraints, Spreads, Tolerations, constraints_read, spread_read, tolerations_read
+from .placement import Constraints, Spreads, Tolerations, affinity_read, constraints_read, spread_read, tolerations_read
+from .refs import COUNT_MAX
 from .v1 import (
     Affinity,
     After,
@@ -31,7 +32,6 @@ from .v1 import (
     UpdateSpec,
 )
 
-_COUNT_MAX = 100_000
 _DAY_MS = 86_400_000
 _KINDS = {
     "service": JobKind.SERVICE,
@@ -223,13 +223,13 @@ def job(
             files_max=checks.whole("task.log.files", log_files, 1, 100),
         ),
         weight=checks.whole("task.weight", weight, 1, 255),
-        helpers=tuple(helper_spec(checks, f"task.helpers[{at}]", each) for at, each in enumerate(helpers)),
+        helpers=helpers_read(checks, helpers),
     )
     known = variables(named_ports) | set(task.environment)
     checks.variables_used("task.command", task.command, known)
     for at, helper in enumerate(task.helpers):
         checks.variables_used(f"task.helpers[{at}].command", helper.command, known | set(helper.environment))
-    tasks = 0 if is_daemon else checks.whole("count", 1 if count is None else count, 0, _COUNT_MAX)
+    tasks = 0 if is_daemon else checks.whole("count", 1 if count is None else count, 0, COUNT_MAX)
     spec = JobSpec(
         user=checks.name("user", user) if user else "",
         name=checks.name("name", name),
@@ -245,7 +245,7 @@ def job(
         drain_delay_ms=checks.delay("drain_delay", drain_delay),
         lost_after_ms=None if lost_after is None else checks.delay("lost_after", lost_after, 1_000, _DAY_MS),
         labels=checks.labels("labels", labels or {}),
-        affinity=tuple(affinity),
+        affinity=affinity_read(checks, affinity),
         tolerations=tolerations_read(checks, tolerations),
         scheduler=checks.name("scheduler", scheduler) if scheduler else "",
         profile=checks.line("profile", profile, 200),
@@ -272,11 +272,12 @@ def priority_of(checks: Checks, priority: int | str | None, default: int) -> int
 
 def ports_read(checks: Checks, ports: Sequence[str] | Mapping[str, int | None]) -> tuple[PortSpec, ...]:
     """Ports with their names, and with their numbers if they are fixed."""
-    if isinstance(ports, str):
-        checks.refuse("task.ports", ports, "a list of names such as [http], or a map of names and numbers")
+    names = checks.items("task.ports", ports, "a list of names such as [http], or a map of names and numbers")
+    if not all(isinstance(name, str) for name in names):
+        checks.refuse("task.ports", names, "names of text")
         return ()
-    given = dict(ports) if isinstance(ports, Mapping) else dict.fromkeys(ports)
-    checks.require(len(given) == len(ports), "task.ports", list(ports), "each name once")
+    given = dict(ports) if isinstance(ports, Mapping) else dict.fromkeys(names)
+    checks.require(len(given) == len(names), "task.ports", names, "each name once")
     checks.require(len(given) <= 32, "task.ports", f"{len(given)} ports", "at most 32")
     found = []
     for at, (name, number) in enumerate(given.items()):
@@ -297,7 +298,7 @@ def variables(ports: tuple[PortSpec, ...]) -> set[str]:
 
 def directory(checks: Checks, path: str | None) -> str | None:
     """The working directory of a task."""
-    is_fine = path is None or (path.startswith("/") and "\0" not in path)
+    is_fine = path is None or (isinstance(path, str) and path.startswith("/") and "\0" not in path)
     checks.require(is_fine, "task.working_directory", path, "an absolute path")
     return path
 
@@ -305,7 +306,7 @@ def directory(checks: Checks, path: str | None) -> str | None:
 def resources(checks: Checks, cpu: Cpu, memory: Bytes, disk: Bytes, devices: Mapping[str, Cpu]) -> Resources:
     """What a task asks for."""
     millis = {}
-    for kind, amount in devices.items():
+    for kind, amount in checks.mapping("task.resources.devices", devices, "a map of kinds and amounts").items():
         path = f'task.resources.devices["{kind}"]'
         millis[kind] = checks.cpu(path, amount)
         is_fine = millis[kind] <= 1_000 or millis[kind] % 1_000 == 0
@@ -320,7 +321,8 @@ def resources(checks: Checks, cpu: Cpu, memory: Bytes, disk: Bytes, devices: Map
 
 def health_check(checks: Checks, check: Check | None, ports: tuple[PortSpec, ...]) -> HealthCheck | None:
     """A check with its timing."""
-    if check is None:
+    accepted = "an HttpCheck, a TcpCheck or a CommandCheck"
+    if check is None or not checks.of_kind("task.health", check, (HttpCheck, TcpCheck, CommandCheck), accepted):
         return None
     probe: dict[str, Any] = {}
     if isinstance(check, CommandCheck):
@@ -333,13 +335,14 @@ def health_check(checks: Checks, check: Check | None, ports: tuple[PortSpec, ...
         accepted = f"one of the task's ports: {', '.join(names)}" if names else "a port of the task, which has none"
         checks.require(check.port in names, f"task.health.{word}.port", check.port, accepted)
         if isinstance(check, HttpCheck):
-            is_fine = check.path.startswith("/") and all("!" <= each <= "~" for each in check.path)
+            path = check.path if isinstance(check.path, str) else ""
+            is_fine = path.startswith("/") and all("!" <= each <= "~" for each in path)
             accepted = "a path such as /healthz, in printable ASCII without spaces"
             checks.require(is_fine, "task.health.http.path", check.path, accepted)
             probe["http"] = HttpProbe(port=check.port, path=check.path)
         else:
             probe["tcp"] = TcpProbe(port=check.port)
-    timing = check.timing
+    timing = check.timing if checks.of_kind("task.health.timing", check.timing, Timing, "a Timing") else Timing()
     interval = checks.delay("task.health.interval", timing.interval, 100)
     return HealthCheck(
         interval_ms=interval,
@@ -348,6 +351,15 @@ def health_check(checks: Checks, check: Check | None, ports: tuple[PortSpec, ...
         initial_grace_ms=checks.delay("task.health.initial_grace", timing.initial_grace),
         **probe,
     )
+
+
+def helpers_read(checks: Checks, helpers: Iterable[Helper]) -> tuple[HelperSpec, ...]:
+    """The helpers of a task."""
+    found = []
+    for at, each in enumerate(checks.items("task.helpers", helpers, "a list of Helper")):
+        if checks.of_kind(f"task.helpers[{at}]", each, Helper, "a Helper"):
+            found.append(helper_spec(checks, f"task.helpers[{at}]", each))
+    return tuple(found)
 
 
 def helper_spec(checks: Checks, path: str, helper: Helper) -> HelperSpec:
@@ -369,8 +381,11 @@ def helper_spec(checks: Checks, path: str, helper: Helper) -> HelperSpec:
 
 def after_read(checks: Checks, after: Iterable[str | After], own: str) -> tuple[After, ...]:
     """The jobs that a job waits for. A name alone: it must have succeeded."""
-    found = [After(job=each, condition=AfterCondition.SUCCEEDED) if isinstance(each, str) else each for each in after]
+    given = checks.items("after", after, "a list of names of jobs, or of After")
+    found = [After(job=each, condition=AfterCondition.SUCCEEDED) if isinstance(each, str) else each for each in given]
     for at, each in enumerate(found):
+        if not checks.of_kind(f"after[{at}]", each, After, "the name of a job, or an After"):
+            continue
         checks.name(f"after[{at}].job", each.job)
         checks.require(each.job != own, f"after[{at}].job", each.job, "another job: none can wait for itself")
     return tuple(found)
@@ -378,7 +393,9 @@ def after_read(checks: Checks, after: Iterable[str | After], own: str) -> tuple[
 
 def restart_spec(checks: Checks, restart: Restart | str | None, *, is_batch: bool) -> RestartSpec:
     """What happens when a task ends by itself."""
-    given = restart if isinstance(restart, Restart) else Restart(mode=restart)
+    checks.of_kind("restart", restart, (Restart, str, type(None)), "one of always, on_failure, never, or a Restart")
+    mode = restart if isinstance(restart, str) else None
+    given = restart if isinstance(restart, Restart) else Restart(mode=mode)
     attempts = given.attempts
     if attempts is not None:
         checks.whole("restart.attempts", attempts, 0, 4_294_967_295)
@@ -402,6 +419,8 @@ def update_spec(checks: Checks, update: Update, kind: JobKind, count: int) -> Up
     def bounded(name: str, value: int | None, least: int, most: int) -> int | None:
         return None if value is None else checks.whole(f"update.{name}", value, least, most)
 
+    if not checks.of_kind("update", update, Update, "an Update"):
+        return UpdateSpec()
     surges = bool(update.surge_max or update.surge_percent_max or update.canaries)
     accepted = "none: only a service can surge"
     checks.require(not surges or kind is JobKind.SERVICE, "update.surge_max", update.surge_max or 0, accepted)
@@ -409,17 +428,17 @@ def update_spec(checks: Checks, update: Update, kind: JobKind, count: int) -> Up
     is_stuck = update.unavailable_max == 0 and not surges
     checks.require(not is_stuck, "update.unavailable_max", 0, accepted)
     accepted = "`True` with `canaries` of 1 or more: without one, nothing waits for a promotion"
-    checks.require(update.canaries > 0 or not update.auto_promote, "update.auto_promote", True, accepted)
-    most = count or _COUNT_MAX // 2
+    has_canaries = checks.whole("update.canaries", update.canaries, 0, count or COUNT_MAX // 2) > 0
+    checks.require(has_canaries or not update.auto_promote, "update.auto_promote", True, accepted)
     return UpdateSpec(
-        unavailable_max=bounded("unavailable_max", update.unavailable_max, 0, _COUNT_MAX),
+        unavailable_max=bounded("unavailable_max", update.unavailable_max, 0, COUNT_MAX),
         unavailable_percent_max=bounded("unavailable_percent_max", update.unavailable_percent_max, 1, 100),
         healthy_after_ms=checks.delay("update.healthy_after", update.healthy_after),
         failures_max=checks.whole("update.failures_max", update.failures_max, 0, 100),
         on_failure=checks.choice("update.on_failure", update.on_failure, _ON_FAILURE),
-        surge_max=bounded("surge_max", update.surge_max, 0, _COUNT_MAX),
+        surge_max=bounded("surge_max", update.surge_max, 0, COUNT_MAX),
         surge_percent_max=bounded("surge_percent_max", update.surge_percent_max, 0, 100),
-        canaries=checks.whole("update.canaries", update.canaries, 0, most),
+        canaries=update.canaries,
         auto_promote=update.auto_promote,
-        disruptions_max=bounded("disruptions_max", update.disruptions_max, 0, _COUNT_MAX),
+        disruptions_max=bounded("disruptions_max", update.disruptions_max, 0, COUNT_MAX),
     )

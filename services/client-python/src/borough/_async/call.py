@@ -17,6 +17,7 @@ from .._transport.common import Ended, NotYet, StatusError
 from ..config import ClientConfig
 from ..errors import ClosedError, Code, IncompleteError, InvalidError, Refusal
 from ..methods import Method
+from ..requests import INT32_MAX, require_kind, whole
 from ..results import Selector
 from ..rotation import Rotation
 from ..status import Status
@@ -53,7 +54,7 @@ class Caller:
 
     def change(self, request_id: str | None) -> common_pb2.RequestContext:
         """The context of a change, with one id for all its tries."""
-        if request_id is not None and not _REQUEST_ID.fullmatch(request_id):
+        if request_id is not None and not (isinstance(request_id, str) and _REQUEST_ID.fullmatch(request_id)):
             raise InvalidError.of("request_id", request_id, "32 hexadecimal digits in small letters")
         return common_pb2.RequestContext(request_id=request_id or secrets.token_hex(16), user=self.config.user)
 
@@ -190,21 +191,23 @@ def present(method: Method[Any, Any], answer: Message, name: str) -> Any:
 
 def page_of(size: int | None) -> common_pb2.PageRequest:
     """The first page of a list."""
-    if size is not None and not 1 <= size <= 1_000:
-        raise InvalidError.of("page", size, "1 to 1000 rows")
+    if size is not None:
+        whole("page", size, 1, 1_000)
     return common_pb2.PageRequest(limit=size or 0)
 
 
-def number(value: int) -> Any:
+def number(field: str, value: int) -> Any:
     """A value of an enumeration as messages take it."""
-    return int(value)
+    return whole(field, value, 0, INT32_MAX)
 
 
-def numbers(values: Iterable[int]) -> Any:
+def numbers(field: str, values: Iterable[int]) -> Any:
     """Values of enumerations as messages take them."""
-    return [int(value) for value in values]
+    require_kind(field, values, Iterable, "a list of values of its enumeration")
+    return [number(f"{field}[{at}]", value) for at, value in enumerate(values)]
 
 
 def messages_of(selector: Selector | None) -> Any:
     """The conditions of a selector as messages."""
+    require_kind("selector", selector, (Selector, type(None)), "a Selector")
     return [match.to_message() for match in (selector or Selector()).matches()]

@@ -10,6 +10,7 @@ from .._transport.aio import Duplex
 from .._transport.common import Ended, StatusError
 from ..errors import ClosedError, InvalidError
 from ..refs import TaskRef
+from ..requests import build, require_kind
 from ..results import ExecResult
 from ..tries import failed_once
 from ..v1 import ExecExit, LogStream, WindowSize, methods, task_pb2
@@ -39,10 +40,12 @@ class Exec(AsyncIterator[Output]):
     def __init__(
         self, caller: Caller, task: TaskRef, command: Sequence[str], terminal: WindowSize | None, request_id: str | None
     ) -> None:
-        if isinstance(command, str) or not command or not command[0]:
-            raise InvalidError.of("command", command if command else "nothing", "a program and its arguments")
+        is_list = isinstance(command, Sequence) and not isinstance(command, (str, bytes))
+        if not is_list or not command or not command[0]:
+            raise InvalidError.of("command", command if command else "nothing", "a list of a program and its arguments")
         self._caller = caller
-        self._open = task_pb2.ExecOpen(
+        self._open = build(
+            task_pb2.ExecOpen,
             context=caller.change(request_id),
             cell=caller.config.cell,
             user=task.job.user,
@@ -51,6 +54,7 @@ class Exec(AsyncIterator[Output]):
             command=command,
         )
         if terminal is not None:
+            require_kind("terminal", terminal, WindowSize, "a WindowSize")
             self._open.terminal.MergeFrom(terminal.to_message())
         self._duplex: Duplex[task_pb2.ExecRequest, task_pb2.ExecResponse] | None = None
         self.exit: ExecExit | None = None
@@ -64,7 +68,7 @@ class Exec(AsyncIterator[Output]):
 
     async def write(self, data: bytes) -> None:
         """Sends input to the command. Waits while the command is slow to read it."""
-        for chunk in chunks(data):
+        for chunk in chunks(input_bytes(data)):
             await self._send(task_pb2.ExecRequest(stdin=chunk))
 
     async def close_input(self) -> None:
@@ -73,11 +77,11 @@ class Exec(AsyncIterator[Output]):
 
     async def resize(self, rows: int, columns: int) -> None:
         """Changes the size of the terminal."""
-        await self._send(task_pb2.ExecRequest(window=task_pb2.WindowSize(rows=rows, columns=columns)))
+        await self._send(task_pb2.ExecRequest(window=build(task_pb2.WindowSize, rows=rows, columns=columns)))
 
     def feed(self, data: bytes) -> None:
         """Sends all of the input and ends it, while the caller reads the output."""
-        inputs = [task_pb2.ExecRequest(stdin=chunk) for chunk in chunks(data)]
+        inputs = [task_pb2.ExecRequest(stdin=chunk) for chunk in chunks(input_bytes(data))]
         self._started().feed([*inputs, task_pb2.ExecRequest(stdin_closed=True)])
 
     async def close(self) -> None:
@@ -134,6 +138,7 @@ class Exec(AsyncIterator[Output]):
 async def run(command: Exec, data: bytes) -> ExecResult:
     """Runs a command to its end, with all of its input."""
     written = {LogStream.STDOUT: bytearray(), LogStream.STDERR: bytearray()}
+    input_bytes(data)
     async with command:
         command.feed(data)
         async for output in command:
@@ -142,6 +147,12 @@ async def run(command: Exec, data: bytes) -> ExecResult:
     if end is None:
         raise ClosedError("the stream of the command ended without its exit")
     return ExecResult(bytes(written[LogStream.STDOUT]), bytes(written[LogStream.STDERR]), end.code, end.signal)
+
+
+def input_bytes(data: bytes) -> bytes:
+    """The input of a command. A text is refused, since only the caller knows its encoding."""
+    require_kind("input", data, (bytes, bytearray, memoryview), "bytes, such as those of `text.encode()`")
+    return data
 
 
 def chunks(data: bytes) -> Iterator[bytes]:

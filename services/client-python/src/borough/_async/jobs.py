@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from ..progress import Goal, WaitLimits
-from ..refs import JobRef
+from ..refs import COUNT_MAX, JobRef
+from ..requests import build, millis, require_kind, whole
 from ..results import JobDetails, Outcome, Selector, Submission, WaitError, WaitResult
 from ..v1 import Cursor, FieldChange, Job, JobSpec, JobState, JobVersion, Plan, RolloutOrder, job_pb2, methods
 from .call import Caller, messages_of, number, numbers, page_of, present
@@ -32,8 +33,9 @@ class Jobs:
         With `expected_revision`, and the id of the job in `expected_job`, the gateway refuses the submission if the job
         has changed since. A spec without a user is submitted for the client's.
         """
-        message = spec.to_message()
-        request = job_pb2.SubmitJobRequest(
+        message = spec_message(spec)
+        request = build(
+            job_pb2.SubmitJobRequest,
             context=self._caller.change(request_id),
             cell=self._caller.config.cell,
             expected_revision=expected_revision,
@@ -52,8 +54,8 @@ class Jobs:
 
     async def plan(self, spec: JobSpec) -> Plan:
         """What submitting `spec` would change, and where its tasks would run."""
-        request = job_pb2.PlanJobRequest(context=self._caller.read(), cell=self._caller.config.cell)
-        request.spec.MergeFrom(spec.to_message())
+        request = build(job_pb2.PlanJobRequest, context=self._caller.read(), cell=self._caller.config.cell)
+        request.spec.MergeFrom(spec_message(spec))
         request.spec.user = request.spec.user or self._caller.config.user
         return Plan.from_message(await self._caller.call(methods.PLAN_JOB, request))
 
@@ -61,19 +63,24 @@ class Jobs:
         self, job: str | JobRef, count: int, *, expected_job: str = "", request_id: str | None = None
     ) -> Job:
         """Changes the number of tasks. With the id in `expected_job`, a later job of the name is refused."""
-        request = job_pb2.ScaleJobRequest(count=count, expected_job=expected_job, **self._change(job, request_id))
+        whole("count", count, 0, COUNT_MAX)
+        request = build(
+            job_pb2.ScaleJobRequest, count=count, expected_job=expected_job, **self._change(job, request_id)
+        )
         answer = await self._caller.call(methods.SCALE_JOB, request)
         return Job.from_message(present(methods.SCALE_JOB, answer, "job"))
 
     async def stop(self, job: str | JobRef, *, expected_job: str = "", request_id: str | None = None) -> Job:
         """Stops a job. Returns when the stop is committed, before the tasks have ended."""
-        request = job_pb2.StopJobRequest(expected_job=expected_job, **self._change(job, request_id))
+        request = build(job_pb2.StopJobRequest, expected_job=expected_job, **self._change(job, request_id))
         answer = await self._caller.call(methods.STOP_JOB, request)
         return Job.from_message(present(methods.STOP_JOB, answer, "job"))
 
     async def purge(self, job: str | JobRef, *, request_id: str | None = None) -> int:
         """Forgets every ended job of a name: rows, specs and history. Returns how many jobs these were."""
-        answer = await self._caller.call(methods.PURGE_JOB, job_pb2.PurgeJobRequest(**self._change(job, request_id)))
+        answer = await self._caller.call(
+            methods.PURGE_JOB, build(job_pb2.PurgeJobRequest, **self._change(job, request_id))
+        )
         return answer.jobs
 
     async def label(
@@ -85,7 +92,7 @@ class Jobs:
         request_id: str | None = None,
     ) -> Job:
         """Sets labels of a job, and removes those with the keys in `remove`. No task restarts."""
-        request = job_pb2.LabelJobRequest(labels=labels or {}, remove=remove, **self._change(job, request_id))
+        request = build(job_pb2.LabelJobRequest, labels=labels or {}, remove=remove, **self._change(job, request_id))
         answer = await self._caller.call(methods.LABEL_JOB, request)
         return Job.from_message(present(methods.LABEL_JOB, answer, "job"))
 
@@ -106,8 +113,8 @@ class Jobs:
         return await self._order(job, RolloutOrder.PROMOTE, 0, request_id)
 
     async def _order(self, job: str | JobRef, order: RolloutOrder, version: int, request_id: str | None) -> Job:
-        request = job_pb2.OrderRolloutRequest(version=version, **self._change(job, request_id))
-        request.order = number(order)
+        request = build(job_pb2.OrderRolloutRequest, version=version, **self._change(job, request_id))
+        request.order = number("order", order)
         answer = await self._caller.call(methods.ORDER_ROLLOUT, request)
         return Job.from_message(present(methods.ORDER_ROLLOUT, answer, "job"))
 
@@ -117,7 +124,7 @@ class Jobs:
 
     async def describe(self, job: str | JobRef) -> JobDetails:
         """One job with its spec, and the cursor for a watch that misses nothing."""
-        answer = await self._caller.call(methods.GET_JOB, job_pb2.GetJobRequest(**self._read(job)))
+        answer = await self._caller.call(methods.GET_JOB, build(job_pb2.GetJobRequest, **self._read(job)))
         return JobDetails(
             job=Job.from_message(present(methods.GET_JOB, answer, "job")),
             spec=JobSpec.from_message(answer.spec),
@@ -139,14 +146,15 @@ class Jobs:
         `ended` also lists jobs that are over, `states` only those in one of these states. `usage` sums what their tasks
         are charged for and use. `page` is the number of rows that one call asks for, 1 to 1,000.
         """
-        request = job_pb2.ListJobsRequest(
+        request = build(
+            job_pb2.ListJobsRequest,
             context=self._caller.read(),
             cell=self._caller.config.cell,
             user=user,
             ended=ended,
             page=page_of(page),
             selector=messages_of(selector),
-            states=numbers(states),
+            states=numbers("states", states),
             usage=usage,
         )
         async for row in self._caller.pages(methods.LIST_JOBS, request, "jobs"):
@@ -154,7 +162,9 @@ class Jobs:
 
     async def history(self, job: str | JobRef) -> tuple[JobVersion, ...]:
         """Every job that had this name, with its spec versions, newest first."""
-        answer = await self._caller.call(methods.GET_JOB_HISTORY, job_pb2.GetJobHistoryRequest(**self._read(job)))
+        answer = await self._caller.call(
+            methods.GET_JOB_HISTORY, build(job_pb2.GetJobHistoryRequest, **self._read(job))
+        )
         return tuple(JobVersion.from_message(version) for version in answer.versions)
 
     async def wait(
@@ -176,6 +186,9 @@ class Jobs:
         says what it is. `on_progress` gets a line whenever the state changes. The job itself goes on in any case.
         """
         ref = JobRef.of(job, self._caller.config.user)
+        for name, limit in (("timeout", timeout), ("progress_deadline", progress_deadline)):
+            if limit is not None:
+                millis(name, limit)
         waiting = JobWait(self._caller, ref, WaitLimits(timeout, progress_deadline), on_progress)
         result = await waiting.run(Goal.over() if ended else None)
         if check and not result.is_reached and not (ended and result.outcome is not Outcome.TIMEOUT):
@@ -191,3 +204,10 @@ class Jobs:
     def _change(self, job: str | JobRef, request_id: str | None) -> dict[str, Any]:
         """What every change of one job says."""
         return self._read(job) | {"context": self._caller.change(request_id)}
+
+
+def spec_message(spec: JobSpec) -> job_pb2.JobSpec:
+    """The message of a spec."""
+    require_kind("spec", spec, JobSpec, "a JobSpec, which `borough.job` builds")
+    message: job_pb2.JobSpec = spec.to_message()
+    return message

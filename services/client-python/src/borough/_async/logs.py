@@ -16,6 +16,7 @@ from ..log_query import AgentAway, LogQuery, LogWait
 from ..log_resumption import LogResumption
 from ..outage import Outage, OutageStep
 from ..refs import TaskRef
+from ..requests import build, millis
 from ..retry import worth_repeating
 from ..status import Status
 from ..tries import failed_once, unreachable
@@ -37,7 +38,8 @@ class LogReader(AsyncIterator[LogPart]):
         self, caller: Caller, task: TaskRef, query: LogQuery, on_wait: Callable[[LogWait], None] | None = None
     ) -> None:
         self._caller, self._query, self._on_wait = caller, query, on_wait
-        request = task_pb2.ReadLogsRequest(
+        request = build(
+            task_pb2.ReadLogsRequest,
             context=caller.read(),
             cell=caller.config.cell,
             user=task.job.user,
@@ -48,10 +50,10 @@ class LogReader(AsyncIterator[LogPart]):
             incarnation=query.incarnation,
             window_bytes=query.window_bytes,
             times=query.times,
-            since_ms=None if query.since is None else int(query.since * 1_000),
+            since_ms=None if query.since is None else millis("since", query.since),
             helper=query.helper,
         )
-        request.stream = number(query.stream)
+        request.stream = number("stream", query.stream)
         self._resumption = LogResumption(request)
         self._closed = Signal()
         self._stream: Stream[task_pb2.ReadLogsResponse] | None = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
-from ..errors import InvalidError
 from ..log_query import LogQuery, LogWait
 from ..refs import JobRef, TaskRef
+from ..requests import build, require_kind, whole
 from ..results import ExecResult, Selector
 from ..v1 import Explanation, Task, TaskCondition, TaskState, WindowSize, methods, task_pb2
 from .call import Caller, messages_of, numbers, page_of
@@ -41,15 +41,16 @@ class Tasks:
         is the number of rows that one call asks for, 1 to 1,000.
         """
         ref = None if job is None else JobRef.of(job, self._caller.config.user)
-        request = task_pb2.ListTasksRequest(
+        request = build(
+            task_pb2.ListTasksRequest,
             context=self._caller.read(),
             cell=self._caller.config.cell,
             user=user if ref is None else ref.user,
             job="" if ref is None else ref.name,
             node=node,
             page=page_of(page),
-            states=numbers(states),
-            conditions=numbers(conditions),
+            states=numbers("states", states),
+            conditions=numbers("conditions", conditions),
             selector=messages_of(selector),
             ended=ended,
             wanted=wanted,
@@ -66,7 +67,8 @@ class Tasks:
         With `elsewhere` and an index: why the task has no room on another node.
         """
         ref = JobRef.of(job, self._caller.config.user)
-        request = task_pb2.ExplainTaskRequest(
+        request = build(
+            task_pb2.ExplainTaskRequest,
             context=self._caller.read(),
             cell=self._caller.config.cell,
             user=ref.user,
@@ -90,6 +92,7 @@ class Tasks:
 
         `query` says more precisely what is read, instead of the two options. `on_wait` hears what the read waits for.
         """
+        require_kind("query", query, (LogQuery, type(None)), "a LogQuery")
         chosen = query or LogQuery(follow=follow, tail_lines=tail_lines)
         return LogReader(self._caller, TaskRef.of(task, self._caller.config.user), chosen, on_wait)
 
@@ -117,15 +120,14 @@ class Tasks:
 
     async def signal(self, task: str | TaskRef, signal: int, *, request_id: str | None = None) -> None:
         """Sends a signal, 1 to 64, to the process of a running task."""
-        if not 1 <= signal <= 64:
-            raise InvalidError.of("signal", signal, "1 to 64")
+        whole("signal", signal, 1, 64)
         await self._caller.call(
-            methods.SIGNAL_TASK, task_pb2.SignalTaskRequest(signal=signal, **self._change(task, request_id))
+            methods.SIGNAL_TASK, build(task_pb2.SignalTaskRequest, signal=signal, **self._change(task, request_id))
         )
 
     async def restart(self, task: str | TaskRef, *, request_id: str | None = None) -> int:
         """Ends the attempt of a task, and starts the next. Returns the number of the attempt that ends."""
-        request = task_pb2.RestartTaskRequest(**self._change(task, request_id))
+        request = build(task_pb2.RestartTaskRequest, **self._change(task, request_id))
         return (await self._caller.call(methods.RESTART_TASK, request)).incarnation
 
     async def stop(
@@ -141,8 +143,11 @@ class Tasks:
         Returns the number of the attempt that ends. With the id of the job and the number of the attempt, others are
         refused.
         """
-        request = task_pb2.StopTaskRequest(
-            expected_job=expected_job, expected_incarnation=expected_incarnation, **self._change(task, request_id)
+        request = build(
+            task_pb2.StopTaskRequest,
+            expected_job=expected_job,
+            expected_incarnation=expected_incarnation,
+            **self._change(task, request_id),
         )
         return (await self._caller.call(methods.STOP_TASK, request)).incarnation
 

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from .._transport.common import NotYet
 from ..items import Bookmark, CellItem, EndpointItem, Published, Resync, Snapshot, Withdrawn
 from ..outage import Absent
+from ..requests import build
 from ..v1 import Change, Cursor, Endpoint, EndpointWithdrawn, cell_pb2, methods, name_pb2, watch_pb2
 from .call import Caller, present
 from .follow import Changed, Feed, Followed, Follower, Marked, Trimmed, Void
@@ -94,7 +95,9 @@ class EndpointWatch(Watch[EndpointItem, name_pb2.WatchEndpointsResponse]):
 
     def __init__(self, caller: Caller, user: str, job: str, resume: Cursor | None) -> None:
         def request(base: Cursor | None) -> name_pb2.WatchEndpointsRequest:
-            message = name_pb2.WatchEndpointsRequest(context=caller.read(), cell=caller.config.cell, user=user, job=job)
+            message = build(
+                name_pb2.WatchEndpointsRequest, context=caller.read(), cell=caller.config.cell, user=user, job=job
+            )
             if base is not None:
                 message.resume.MergeFrom(base.to_message())
             return message
@@ -135,7 +138,7 @@ class CellWatch(Watch[CellItem, watch_pb2.WatchResponse]):
 
     def __init__(self, caller: Caller, filter: watch_pb2.WatchFilter, resume: Cursor | None) -> None:
         def request(base: Cursor | None) -> watch_pb2.WatchRequest:
-            message = watch_pb2.WatchRequest(context=caller.read(), cell=caller.config.cell, filter=filter)
+            message = build(watch_pb2.WatchRequest, context=caller.read(), cell=caller.config.cell, filter=filter)
             if base is not None:
                 message.resume.MergeFrom(base.to_message())
             return message
@@ -147,7 +150,7 @@ class CellWatch(Watch[CellItem, watch_pb2.WatchResponse]):
         # A watch without a cursor would lose changes if its connection broke before its first message.
         resumption = self._follower.resumption
         if resumption.base is None:
-            request = cell_pb2.GetCellRequest(context=self._caller.read(), name=self._caller.config.cell)
+            request = build(cell_pb2.GetCellRequest, context=self._caller.read(), name=self._caller.config.cell)
             answer = await self._caller.call(methods.GET_CELL, request)
             resumption.restart(Cursor.from_message(present(methods.GET_CELL, answer, "cursor")))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..refs import JobRef
+from ..requests import build
 from ..results import Selector
 from ..v1 import Cursor, Endpoint, methods, name_pb2
 from .call import Caller, messages_of, page_of
@@ -29,7 +30,8 @@ class Names:
     ) -> Iterator[Endpoint]:
         """The published endpoints: of a job, of a user, or of all users."""
         ref = None if job is None else JobRef.of(job, self._caller.config.user)
-        request = name_pb2.ListEndpointsRequest(
+        request = build(
+            name_pb2.ListEndpointsRequest,
             context=self._caller.read(),
             cell=self._caller.config.cell,
             user=user if ref is None else ref.user,

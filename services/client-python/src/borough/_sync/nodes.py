@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..record import records
+from ..requests import build
 from ..results import Selector
 from ..v1 import Node, NodeCondition, NodeState, Taint, TaintMatch, methods, node_pb2
 from .call import Caller, messages_of, numbers, page_of, present
@@ -29,12 +31,13 @@ class Nodes:
         page: int | None = None,
     ) -> Iterator[Node]:
         """The nodes by name: all, or those in one of these states or conditions, with labels as the selector says."""
-        request = node_pb2.ListNodesRequest(
+        request = build(
+            node_pb2.ListNodesRequest,
             context=self._caller.read(),
             cell=self._caller.config.cell,
             page=page_of(page),
-            states=numbers(states),
-            conditions=numbers(conditions),
+            states=numbers("states", states),
+            conditions=numbers("conditions", conditions),
             selector=messages_of(selector),
         )
         for row in self._caller.pages(methods.LIST_NODES, request, "nodes"):
@@ -42,18 +45,18 @@ class Nodes:
 
     def get(self, node: str) -> Node:
         """One node. Refused with `NOT_FOUND` if it does not exist."""
-        request = node_pb2.GetNodeRequest(context=self._caller.read(), cell=self._caller.config.cell, name=node)
+        request = build(node_pb2.GetNodeRequest, context=self._caller.read(), cell=self._caller.config.cell, name=node)
         answer = self._caller.call(methods.GET_NODE, request)
         return Node.from_message(present(methods.GET_NODE, answer, "node"))
 
     def cordon(self, node: str, *, request_id: str | None = None) -> Node:
         """Places nothing on the node after the answer."""
-        request = node_pb2.CordonNodeRequest(**self._change(node, request_id))
+        request = build(node_pb2.CordonNodeRequest, **self._change(node, request_id))
         return node_of(self._caller.call(methods.CORDON_NODE, request))
 
     def uncordon(self, node: str, *, request_id: str | None = None) -> Node:
         """Lets the node take new tasks again, and ends a drain."""
-        request = node_pb2.UncordonNodeRequest(**self._change(node, request_id))
+        request = build(node_pb2.UncordonNodeRequest, **self._change(node, request_id))
         return node_of(self._caller.call(methods.UNCORDON_NODE, request))
 
     def drain(self, node: str, *, force: bool = False, request_id: str | None = None) -> Node:
@@ -61,19 +64,19 @@ class Nodes:
 
         With `force` every task is stopped now, and waits for a node. Returns when that is committed.
         """
-        request = node_pb2.DrainNodeRequest(force=force, **self._change(node, request_id))
+        request = build(node_pb2.DrainNodeRequest, force=force, **self._change(node, request_id))
         return node_of(self._caller.call(methods.DRAIN_NODE, request))
 
     def taint(self, node: str, taints: Iterable[Taint], *, request_id: str | None = None) -> Node:
         """Sets taints of the node. One of the same key and effect gets the new value."""
-        messages: list[Any] = [taint.to_message() for taint in taints]
-        request = node_pb2.TaintNodeRequest(taints=messages, **self._change(node, request_id))
+        messages: list[Any] = records("taints", taints, Taint)
+        request = build(node_pb2.TaintNodeRequest, taints=messages, **self._change(node, request_id))
         return node_of(self._caller.call(methods.TAINT_NODE, request))
 
     def untaint(self, node: str, taints: Iterable[TaintMatch], *, request_id: str | None = None) -> Node:
         """Removes taints of the node. Missing ones are no error."""
-        messages: list[Any] = [taint.to_message() for taint in taints]
-        request = node_pb2.UntaintNodeRequest(taints=messages, **self._change(node, request_id))
+        messages: list[Any] = records("taints", taints, TaintMatch)
+        request = build(node_pb2.UntaintNodeRequest, taints=messages, **self._change(node, request_id))
         return node_of(self._caller.call(methods.UNTAINT_NODE, request))
 
     def label(
@@ -85,17 +88,17 @@ class Nodes:
         request_id: str | None = None,
     ) -> Node:
         """Sets labels of the node, and removes those with the keys in `remove`."""
-        request = node_pb2.LabelNodeRequest(labels=labels or {}, remove=remove, **self._change(node, request_id))
+        request = build(node_pb2.LabelNodeRequest, labels=labels or {}, remove=remove, **self._change(node, request_id))
         return node_of(self._caller.call(methods.LABEL_NODE, request))
 
     def admit(self, node: str, identity: str, *, request_id: str | None = None) -> Node:
         """Gives the node to the agent `DURABLE@MACHINE`, since the machine of the recorded one is gone for good."""
-        request = node_pb2.AdmitNodeRequest(identity=identity, **self._change(node, request_id))
+        request = build(node_pb2.AdmitNodeRequest, identity=identity, **self._change(node, request_id))
         return node_of(self._caller.call(methods.ADMIT_NODE, request, deadline=_SILENCE_DEADLINE))
 
     def remove(self, node: str, *, request_id: str | None = None) -> None:
         """Forgets a node that is gone. The gateway first watches the silence of its agent."""
-        request = node_pb2.RemoveNodeRequest(**self._change(node, request_id))
+        request = build(node_pb2.RemoveNodeRequest, **self._change(node, request_id))
         self._caller.call(methods.REMOVE_NODE, request, deadline=_SILENCE_DEADLINE)
 
     def _change(self, node: str, request_id: str | None) -> dict[str, Any]:

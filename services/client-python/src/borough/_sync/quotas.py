@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..requests import build, require_kind
 from ..v1 import Band, Quota, QuotaHistory, QuotaLimit, methods, quota_pb2
 from .call import Caller, number, page_of, present
 
@@ -18,16 +19,20 @@ class Quotas:
 
     def list(self, *, user: str = "", page: int | None = None) -> Iterator[Quota]:
         """The lines that limit something or have charges, by user and band: of one user, or of all."""
-        request = quota_pb2.ListQuotasRequest(
-            context=self._caller.read(), cell=self._caller.config.cell, user=user, page=page_of(page)
+        request = build(
+            quota_pb2.ListQuotasRequest,
+            context=self._caller.read(),
+            cell=self._caller.config.cell,
+            user=user,
+            page=page_of(page),
         )
         for row in self._caller.pages(methods.LIST_QUOTAS, request, "quotas"):
             yield Quota.from_message(row)
 
     def get(self, user: str, band: Band) -> QuotaHistory:
         """One line with its last changes. A line that was never set limits nothing."""
-        request = quota_pb2.GetQuotaRequest(**self._line(user), context=self._caller.read())
-        request.band = number(band)
+        request = build(quota_pb2.GetQuotaRequest, **self._line(user), context=self._caller.read())
+        request.band = number("band", band)
         return QuotaHistory.from_message(self._caller.call(methods.GET_QUOTA, request))
 
     def set(
@@ -40,11 +45,15 @@ class Quotas:
         request_id: str | None = None,
     ) -> Quota:
         """Sets a line as a whole; None removes it. Admitted work beyond it stays."""
-        request = quota_pb2.SetQuotaRequest(
-            **self._line(user), context=self._caller.change(request_id), expected_revision=expected_revision
+        request = build(
+            quota_pb2.SetQuotaRequest,
+            **self._line(user),
+            context=self._caller.change(request_id),
+            expected_revision=expected_revision,
         )
-        request.band = number(band)
+        request.band = number("band", band)
         if limit is not None:
+            require_kind("limit", limit, QuotaLimit, "a QuotaLimit, or None")
             request.limit.MergeFrom(limit.to_message())
         answer = self._caller.call(methods.SET_QUOTA, request)
         return Quota.from_message(present(methods.SET_QUOTA, answer, "quota"))
