@@ -17,7 +17,7 @@ import pytest
 import borough
 from borough import balance
 from borough.v1 import Port, name_pb2
-from fake import FakeGateway, Hang, connect, cursor, run
+from fake import FakeGateway, Hang, Refuse, connect, cursor, run
 
 
 class Echo(grpc.GenericRpcHandler):
@@ -158,6 +158,110 @@ def test_a_call_waits_for_the_first_endpoint_and_not_for_ever(gateway: FakeGatew
             assert echo(b"x", timeout=5, wait_for_ready=True) == b"ax"
         with pytest.raises(balance.NoEndpointError):
             echo(b"")
+
+
+def failure(call: Callable[[], Any]) -> tuple[grpc.StatusCode, str]:
+    """The code and the message of a call that finds no endpoint, as callers of gRPC catch it."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    assert isinstance(caught.value, balance.NoEndpointError)
+    return caught.value.code(), caught.value.details()
+
+
+def test_a_call_without_an_endpoint_obeys_its_own_timeout(gateway: FakeGateway, client: borough.Client) -> None:
+    Endpoints(gateway)
+    # Nothing but the timeout of a call ends its wait before the test's own limit.
+    with balance.channel(client, TARGET, patience=600) as channel:
+        one = channel.unary_unary("/Echo/One")
+        late = (grpc.StatusCode.DEADLINE_EXCEEDED, "the job alice/echo in the cell alpha has no endpoint")
+        eventually(lambda: channel._presence.is_known)
+        assert failure(lambda: one(b"", timeout=0.1)) == late
+        assert failure(lambda: one(b"", 0.1)) == late
+        assert failure(lambda: one(b"", timeout=-1)) == late
+        assert failure(lambda: one.with_call(b"", timeout=0.1)) == late
+        assert failure(lambda: one.future(b"", timeout=0.1)) == late
+        assert failure(lambda: channel.unary_stream("/Echo/Many")(b"", timeout=0.1)) == late
+        channel.patience = 0.1
+        assert failure(lambda: one(b"", timeout=600))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+def test_what_the_wait_leaves_of_a_timeout_is_that_of_the_call(gateway: FakeGateway, client: borough.Client) -> None:
+    seen: list[Any] = []
+
+    class Picked:
+        """An endpoint that comes late, and notes its calls."""
+
+        channel: Any
+
+        def end(self) -> None:
+            pass
+
+        @staticmethod
+        def unary_unary(*_: Any, **__: Any) -> Any:
+            return lambda *given, **options: seen.append((given, options))
+
+    def pick(*_: Any) -> Any:
+        time.sleep(0.05)
+        picked = Picked()
+        picked.channel = picked
+        return picked
+
+    Endpoints(gateway)
+    with balance.channel(client, TARGET) as channel:
+        channel.pool.pick = pick  # type: ignore[method-assign]
+        channel.unary_unary("/Echo/One")(request=b"x", timeout=30, metadata=())
+        channel.unary_unary("/Echo/One")(b"x", 30, ())
+    (_, options), ((request, left, metadata), _) = seen
+    assert options.keys() == {"request", "timeout", "metadata"} and 0 < options["timeout"] <= 29.95
+    assert (request, metadata) == (b"x", ()) and 0 < left <= 29.95
+
+
+def test_a_watch_that_is_refused_is_said_at_once(gateway: FakeGateway, client: borough.Client) -> None:
+    gateway.defaults["WatchEndpoints"] = lambda _: [Refuse(grpc.StatusCode.NOT_FOUND, 'there is no cell "alpha" here')]
+    with balance.channel(client, TARGET, patience=600) as channel:
+        code, text = failure(lambda: channel.unary_unary("/Echo/One")(b""))
+    assert code is grpc.StatusCode.UNAVAILABLE and 'there is no cell "alpha" here' in text
+
+
+def test_a_port_that_no_endpoint_has_is_said(gateway: FakeGateway, client: borough.Client) -> None:
+    with servers("a") as (one,):
+        Endpoints(gateway, (0, one, 1))
+        with balance.channel(client, TARGET, port="rpc", patience=600) as channel:
+            eventually(lambda: bool(channel._presence.ports))
+            code, text = failure(lambda: channel.unary_unary("/Echo/One")(b"", timeout=0.1))
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert text == 'no endpoint of the job alice/echo in the cell alpha has the port "rpc"; accepted: admin, grpc'
+
+
+def test_asyncio_says_the_same(gateway: FakeGateway) -> None:
+    async def entered(**options: Any) -> str:
+        async with connect("asyncio", gateway.address) as client:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async with balance.aio_channel(client, TARGET, **options):
+                    pass
+        assert isinstance(caught.value, balance.NoEndpointError)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        return str(caught.value.details())
+
+    async def work() -> None:
+        with servers("a") as (one,):
+            endpoints = Endpoints(gateway, (0, one, 1))
+            assert 'has the port "rpc"; accepted: admin, grpc' in await entered(port="rpc", patience=0.5)
+            endpoints.later = [endpoints.withdrawn(0)]
+            async with (
+                connect("asyncio", gateway.address) as client,
+                balance.aio_channel(client, TARGET, port="grpc") as channel,
+            ):
+                endpoints.changed.set()
+                while channel.addresses():
+                    await asyncio.sleep(0.01)
+                with pytest.raises(grpc.aio.AioRpcError, match="has no endpoint"):
+                    await channel.unary_unary("/Echo/One")(b"", timeout=5)
+        refusal = Refuse(grpc.StatusCode.NOT_FOUND, 'there is no cell "alpha" here')
+        gateway.defaults["WatchEndpoints"] = lambda _: [refusal]
+        assert 'there is no cell "alpha" here' in await entered(patience=600)
+
+    run(work())
 
 
 @pytest.mark.parametrize("target", ["echo", "borough:///echo", "borough://echo.alice.alpha", "borough:///a.b.C"])

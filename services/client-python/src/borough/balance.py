@@ -29,7 +29,7 @@ from ._sync.client import Client
 from .balance_aio import AsyncBalancedChannel
 from .errors import BoroughError
 from .items import EndpointTable, addresses
-from .targets import NoEndpointError, interleaved, target_of
+from .targets import AioNoEndpointError, NoEndpointError, Presence, interleaved, target_of
 from .v1 import Endpoint
 
 # grpcio looks at a channel every 0.2 seconds while somebody watches it.
@@ -106,8 +106,8 @@ def close_all(backends: Sequence[_Backend]) -> None:
 class BackendPool:
     """The endpoints of a job, each with its connection. Picks them one after the other, as their weights say."""
 
-    def __init__(self, open_channel: Callable[[str], grpc.Channel], port: str | None) -> None:
-        self._open_channel, self._port = open_channel, port
+    def __init__(self, open_channel: Callable[[str], grpc.Channel], presence: Presence) -> None:
+        self._open_channel, self._presence = open_channel, presence
         self._backends: dict[str, _Backend] = {}
         self._turn: Iterator[_Backend] = iter(())
         self._changed = threading.Condition()
@@ -115,7 +115,9 @@ class BackendPool:
 
     def update(self, endpoints: Sequence[Endpoint]) -> None:
         """Takes the present endpoints."""
-        wanted = {address: each.weight for each in endpoints for address in addresses(iter([each]), self._port)}
+        wanted = {
+            address: each.weight for each in endpoints for address in addresses(iter([each]), self._presence.port)
+        }
         with self._changed:
             if self._is_closed:
                 return
@@ -129,11 +131,27 @@ class BackendPool:
         for backend in gone:
             backend.withdraw()
 
-    def pick(self, timeout: float) -> _Backend:
-        """An endpoint for a call, a connected one if any is. Waits for the first endpoint, at most so long."""
+    def ended(self, error: BoroughError) -> None:
+        """The watch has ended: nothing new becomes known. Endpoints that are known stay in use."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._backends or self._is_closed, timeout) or self._is_closed:
-                raise NoEndpointError("the job has no endpoint, or the channel is closed")
+            self._presence.ended = error
+            self._changed.notify_all()
+
+    def pick(self, patience: float, timeout: float | None = None) -> _Backend:
+        """An endpoint for a call, a connected one if any is.
+
+        Waits for the first endpoint, at most `patience` and at most the timeout of the call.
+        """
+        is_own = timeout is not None and timeout <= patience
+        longest = max(0.0, timeout) if timeout is not None and is_own else patience
+        with self._changed:
+            self._changed.wait_for(lambda: self._backends or self._is_closed or self._presence.ended, longest)
+            if self._is_closed:
+                raise NoEndpointError("the channel is closed")
+            if not self._backends:
+                is_late = is_own and self._presence.ended is None
+                code = grpc.StatusCode.DEADLINE_EXCEEDED if is_late else grpc.StatusCode.UNAVAILABLE
+                raise NoEndpointError(self._presence.reason(), code)
             tries = sum(backend.weight for backend in self._backends.values())
             first = next(self._turn)
             ready = next(
@@ -162,31 +180,41 @@ class _Call:
     def __init__(self, channel: BalancedChannel, kind: str, method: str, arguments: dict[str, Any]) -> None:
         self._channel, self._kind, self._method, self._arguments = channel, kind, method, arguments
 
-    def _bound(self) -> tuple[_Backend, Any]:
-        backend = self._channel.pool.pick(self._channel.patience)
-        return backend, getattr(backend.channel, self._kind)(self._method, **self._arguments)
+    def _bound(self, given: Sequence[Any], options: dict[str, Any]) -> tuple[_Backend, Any, Sequence[Any]]:
+        """An endpoint, its call, and the arguments. Of the timeout, `given` or `options` get what the wait leaves."""
+        # The timeout may be given by its place: REQUEST, TIMEOUT.
+        has_place = len(given) > 1
+        timeout = given[1] if has_place else options.get("timeout")
+        begun = time.monotonic()
+        backend = self._channel.pool.pick(self._channel.patience, timeout)
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+        if has_place:
+            given = [given[0], left, *given[2:]]
+        else:
+            options["timeout"] = left
+        return backend, getattr(backend.channel, self._kind)(self._method, **self._arguments), given
 
     def __call__(self, *given: Any, **options: Any) -> Any:
-        backend, call = self._bound()
+        backend, call, arguments = self._bound(given, options)
         if self._kind in ("unary_stream", "stream_stream"):
-            return self._watched(backend, lambda: call(*given, **options))
+            return self._watched(backend, lambda: call(*arguments, **options))
         try:
-            return call(*given, **options)
+            return call(*arguments, **options)
         finally:
             backend.end()
 
     def with_call(self, *given: Any, **options: Any) -> Any:
         """As the same method of gRPC."""
-        backend, call = self._bound()
+        backend, call, arguments = self._bound(given, options)
         try:
-            return call.with_call(*given, **options)
+            return call.with_call(*arguments, **options)
         finally:
             backend.end()
 
     def future(self, *given: Any, **options: Any) -> Any:
         """As the same method of gRPC."""
-        backend, call = self._bound()
-        return self._watched(backend, lambda: call.future(*given, **options))
+        backend, call, arguments = self._bound(given, options)
+        return self._watched(backend, lambda: call.future(*arguments, **options))
 
     def _watched(self, backend: _Backend, start: Callable[[], Any]) -> Any:
         try:
@@ -214,8 +242,9 @@ class BalancedChannel(grpc.Channel):
         """`channel` says what the arguments mean."""
         job, cell = target_of(target)
         self.patience = patience
-        """How long a call waits while the job has no endpoint; seconds."""
-        self.pool = BackendPool(open_channel or grpc.insecure_channel, port)
+        """How long a call waits while the job has no endpoint, unless its own timeout is shorter; seconds."""
+        self._presence = Presence(job, cell, port)
+        self.pool = BackendPool(open_channel or grpc.insecure_channel, self._presence)
         """The endpoints with their connections."""
         self._watch = client.scoped(user=job.user, cell=cell).names.watch(job)
         self._thread = threading.Thread(target=self._follow, name="borough-balance", daemon=True)
@@ -225,11 +254,12 @@ class BalancedChannel(grpc.Channel):
         table = EndpointTable()
         try:
             for item in self._watch:
-                if table.apply(item):
+                is_changed = table.apply(item)
+                self._presence.apply(item, table)
+                if is_changed:
                     self.pool.update(list(table))
-        except BoroughError:
-            # Endpoints that are known stay in use. A refused watch leaves the pool as it is.
-            return
+        except BoroughError as error:
+            self.pool.ended(error)
 
     def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
         """A call with one request and one answer."""
@@ -284,8 +314,11 @@ def channel(
 ) -> BalancedChannel:
     """A channel over the endpoints of `borough:///JOB.USER.CELL`, at the port with a name or at the first one.
 
-    A call waits at most `patience` seconds while the job has no endpoint. `open_channel` connects to one address; the
-    default is `grpc.insecure_channel`, and a function with `grpc.secure_channel` encrypts.
+    While the job has no endpoint, a call waits at most `patience` seconds, and at most its own timeout. It then raises
+    `NoEndpointError`, which is a `grpc.RpcError` and says why. It does not wait if the gateway refuses the watch.
+
+    `open_channel` connects to one address; the default is `grpc.insecure_channel`, and a function with
+    `grpc.secure_channel` encrypts.
     """
     return BalancedChannel(client, target, port=port, patience=patience, open_channel=open_channel)
 
@@ -298,8 +331,19 @@ def aio_channel(
     patience: float = 10.0,
     open_channel: Callable[[str], grpc.aio.Channel] | None = None,
 ) -> AsyncBalancedChannel:
-    """The same channel for asyncio. Use it in `async with`, which waits for the first endpoint."""
+    """The same channel for asyncio. Use it in `async with`, which waits at most `patience` seconds for an endpoint.
+
+    A call does not wait. While the job has no endpoint it raises `AioNoEndpointError` at once, which is a
+    `grpc.aio.AioRpcError` with the code `UNAVAILABLE`.
+    """
     return AsyncBalancedChannel(client, target, port=port, patience=patience, open_channel=open_channel)
 
 
-__all__ = ["AsyncBalancedChannel", "BalancedChannel", "NoEndpointError", "aio_channel", "channel"]
+__all__ = [
+    "AioNoEndpointError",
+    "AsyncBalancedChannel",
+    "BalancedChannel",
+    "NoEndpointError",
+    "aio_channel",
+    "channel",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import grpc.aio
 from ._async.client import AsyncClient
 from .errors import BoroughError
 from .items import EndpointTable, addresses
-from .targets import NoEndpointError, interleaved, target_of
+from .targets import AioNoEndpointError, Presence, interleaved, target_of
 
 # Seconds for which calls to a withdrawn endpoint may go on.
 _GRACE = 3_600.0
@@ -44,28 +45,34 @@ class AsyncBalancedChannel(grpc.aio.Channel):
     ) -> None:
         """`borough.balance.aio_channel` says what the arguments mean."""
         job, cell = target_of(target)
-        self._port, self._patience = port, patience
+        self._presence, self._patience = Presence(job, cell, port), patience
         self._open_channel = open_channel or grpc.aio.insecure_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._turn: Iterator[str] = iter(())
         self._round = 0
-        self._has_endpoint = asyncio.Event()
+        self._is_settled = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
         self._watch = client.scoped(user=job.user, cell=cell).names.watch(job)
+        self._is_closed = False
         self._following: asyncio.Task[None] | None = None
 
     async def _follow(self) -> None:
         table = EndpointTable()
         try:
             async for item in self._watch:
-                if table.apply(item):
+                is_changed = table.apply(item)
+                self._presence.apply(item, table)
+                if is_changed:
                     self._update(table)
-        except BoroughError:
-            # Endpoints that are known stay in use.
-            return
+        except BoroughError as error:
+            # Endpoints that are known stay in use. Nobody waits for others.
+            self._presence.ended = error
+            self._is_settled.set()
 
     def _update(self, table: EndpointTable) -> None:
-        weights = {each: endpoint.weight for endpoint in table for each in addresses(iter([endpoint]), self._port)}
+        weights = {
+            each: endpoint.weight for endpoint in table for each in addresses(iter([endpoint]), self._presence.port)
+        }
         for address in [each for each in self._channels if each not in weights]:
             # Refuses further calls, and ends when those that run have ended.
             closing = asyncio.ensure_future(self._channels.pop(address).close(_GRACE))
@@ -78,14 +85,14 @@ class AsyncBalancedChannel(grpc.aio.Channel):
         order = interleaved(list(weights), [max(weight, 1) for weight in weights.values()])
         self._turn, self._round = itertools.cycle(order), len(order)
         if self._channels:
-            self._has_endpoint.set()
+            self._is_settled.set()
         else:
-            self._has_endpoint.clear()
+            self._is_settled.clear()
 
     def pick(self) -> grpc.aio.Channel:
         """The channel of the next endpoint, of a connected one if any is."""
         if not self._channels:
-            raise NoEndpointError("the job has no endpoint; await `channel_ready` before a call")
+            raise AioNoEndpointError(self._why("; await `channel_ready` before a call"))
         first = self._channels[next(self._turn)]
         others = (self._channels[address] for address in itertools.islice(self._turn, self._round))
         for each in itertools.chain([first], others):
@@ -101,10 +108,16 @@ class AsyncBalancedChannel(grpc.aio.Channel):
         """Waits until the job has an endpoint, at most as long as the channel's patience."""
         if self._following is None:
             self._following = asyncio.ensure_future(self._follow())
-        try:
-            await asyncio.wait_for(self._has_endpoint.wait(), self._patience)
-        except asyncio.TimeoutError:
-            raise NoEndpointError(f"the job has no endpoint within {self._patience:g} s") from None
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._is_settled.wait(), self._patience)
+        if not self._channels:
+            raise AioNoEndpointError(self._why(f" (waited {self._patience:g} s)"))
+
+    def _why(self, more: str) -> str:
+        """Why there is no endpoint. What `more` says holds while one may still come."""
+        if self._is_closed:
+            return "the channel is closed"
+        return self._presence.reason() + ("" if self._presence.ended else more)
 
     def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:
         """A call with one request and one answer."""
@@ -140,6 +153,7 @@ class AsyncBalancedChannel(grpc.aio.Channel):
 
     async def close(self, grace: float | None = None) -> None:
         """Ends the watch and all connections. Calls that run there end, after so many seconds if given."""
+        self._is_closed = True
         await self._watch.close()
         if self._following is not None:
             await self._following
@@ -149,7 +163,12 @@ class AsyncBalancedChannel(grpc.aio.Channel):
         await asyncio.gather(*(each.close(grace) for each in channels), *self._closing, return_exceptions=True)
 
     async def __aenter__(self) -> AsyncBalancedChannel:
-        await self.channel_ready()
+        try:
+            await self.channel_ready()
+        except BaseException:
+            # Nobody leaves a block that was not entered.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
