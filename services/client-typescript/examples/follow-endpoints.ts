@@ -1,7 +1,9 @@
 /**
  * Follows the endpoints of a job, as a load balancer does, until Ctrl-C.
  *
- *     node dist/examples/follow-endpoints.js [NAME]
+ * After `services/client-typescript/package DIRECTORY`:
+ *
+ *     node ~/.cache/borough/client-typescript/build/dist/examples/follow-endpoints.js [NAME]
  */
 
 import { connect } from "./connect.js";

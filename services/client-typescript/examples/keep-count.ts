@@ -2,7 +2,9 @@
  * A small platform: it keeps the count of a job by a rule, until Ctrl-C. The rule is one task for each ten files in a
  * directory, which stands for a queue.
  *
- *     node dist/examples/keep-count.js DIRECTORY [NAME]
+ * After `services/client-typescript/package DIRECTORY`:
+ *
+ *     node ~/.cache/borough/client-typescript/build/dist/examples/keep-count.js DIRECTORY [NAME]
  */
 
 import { readdir } from "node:fs/promises";

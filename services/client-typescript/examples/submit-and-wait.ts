@@ -1,7 +1,9 @@
 /**
  * Submits a web server, waits until it serves, shows where, and reads a line of its output.
  *
- *     node dist/examples/submit-and-wait.js [NAME]
+ * After `services/client-typescript/package DIRECTORY`:
+ *
+ *     node ~/.cache/borough/client-typescript/build/dist/examples/submit-and-wait.js [NAME]
  */
 
 import { BoroughError, InvalidError, RefusedError } from "@borough/client";
