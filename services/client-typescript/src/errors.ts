@@ -118,9 +118,17 @@ export class UnreachableError extends BoroughError {
     readonly refusal?: Refusal,
     options?: ErrorOptions,
   ) {
-    const said = refusal ? `: ${refusal.message || refusal.code}` : "";
+    const said = refusal ? `: ${refusal.message || refusal.code}` : causeText(options?.cause);
     super(`no gateway answered at ${gateways.join(", ")} (attempts: ${attempts})${said}`, options);
   }
+}
+
+/** What has failed, such as `connect ECONNREFUSED 127.0.0.1:7400`: the innermost cause says it best. */
+function causeText(cause: unknown): string {
+  let found = cause;
+  for (let depth = 0; depth < 10 && found instanceof Error && found.cause instanceof Error; depth++)
+    found = found.cause;
+  return found instanceof Error && found.message ? `: ${found.message}` : "";
 }
 
 /** The call was not over in time. */
@@ -249,6 +257,12 @@ export class IncompleteError extends BoroughError {
 /** Refuses one value. */
 export function invalid(field: string, value: unknown, accepted: string): InvalidError {
   return new InvalidError([{ field, value: shown(value), accepted }]);
+}
+
+/** Refuses a value that is no whole number within bounds. */
+export function requireWhole(field: string, value: unknown, least: number, most: number): void {
+  const fits = typeof value === "number" && Number.isInteger(value) && value >= least && value <= most;
+  if (!fits) throw invalid(field, value, `a whole number from ${least} to ${most}`);
 }
 
 /** A value as an error shows it: at most 100 characters, texts in double quotes. */

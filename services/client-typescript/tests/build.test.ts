@@ -96,6 +96,47 @@ test("every field reaches the spec", () => {
   );
 });
 
+test("short forms of job files are those of the long ones", () => {
+  const constraints = [
+    "rack in [r1, r2]",
+    'rack not in ["r 3"] prefer 5',
+    "arch == x86_64",
+    "arch!=arm64",
+    "cpu.count > 8",
+    "ssd exists",
+    "old absent prefer 50",
+  ];
+  const short = defineJob({
+    name: "web",
+    task: { ...task, ports: { http: "auto", admin: 8081 } },
+    constraints,
+    spread: { rack: 70, "node.name": 30 },
+    affinity: [{ apart: "node.name", jobs: ["app == cache"] }],
+  });
+  const long = defineJob({
+    name: "web",
+    task: { ...task, ports: ["http", { name: "admin", number: 8081 }] },
+    constraints: [
+      { attribute: "rack", operator: "in", values: ["r1", "r2"] },
+      { attribute: "rack", operator: "not_in", values: ["r 3"], prefer: 5 },
+      { attribute: "arch", operator: "in", values: ["x86_64"] },
+      { attribute: "arch", operator: "not_in", values: ["arm64"] },
+      { attribute: "cpu.count", operator: "greater_than", values: [8] },
+      { attribute: "ssd", operator: "exists" },
+      { attribute: "old", operator: "absent", prefer: 50 },
+    ],
+    spread: [
+      { attribute: "rack", weight: 70 },
+      { attribute: "node.name", weight: 30 },
+    ],
+    affinity: [{ apart: "node.name", jobs: [{ attribute: "app", operator: "in", values: ["cache"] }] }],
+  });
+  assert.deepEqual(toJson(JobSpecSchema, short), toJson(JobSpecSchema, long));
+  assert.deepEqual(refused({ name: "web", task, constraints: ["rack"] }), ["constraints[0]"]);
+  assert.deepEqual(refused({ name: "web", task, spread: { rack: 0 } }), ["spread.rack.weight"]);
+  assert.deepEqual(refused({ name: "web", task: { ...task, ports: { http: "any" } } }), ["task.ports.http.number"]);
+});
+
 test("an error names every field that is wrong, and what is accepted", () => {
   assert.deepEqual(refused({}), ["name", "task.command"]);
   const cases: [object, string[]][] = [

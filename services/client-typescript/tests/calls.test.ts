@@ -179,6 +179,7 @@ test("nobody listens: unreachable, and nothing was changed", async () => {
   const client = clientOf([address]);
   const error = await failure(client.jobs.stop("web"));
   assert.ok(error.kind === "unreachable" && "attempts" in error && "changes" in error);
+  assert.match(error.message, /\(attempts: \d+\): connect ECONNREFUSED 127\.0\.0\.1/);
   assert.deepEqual([error.attempts, error.changes], [6, false]);
 });
 
@@ -309,7 +310,11 @@ test("bad input is refused before anything is sent", async () => {
     [() => client.jobs.get("Web"), "job"],
     [() => client.tasks.stop("web"), "task"],
     [() => client.tasks.stop({ job: "web", index: -1 }), "index"],
-    [() => client.jobs.scale("web", -1), "ScaleJob"],
+    [() => client.jobs.scale("web", -1), "count"],
+    [() => client.jobs.scale("web", 2.5), "count"],
+    [() => client.jobs.scale("web", "3" as unknown as number), "count"],
+    [() => client.jobs.scale("web", 100_001), "count"],
+    [() => client.jobs.rollout("web", "undo", { version: -1 }), "version"],
     [() => client.jobs.list({}, { pageSize: 2_000 }).next(), "pageSize"],
     [() => client.jobs.submit({ name: "web", task: { command: [] } }), "task.command"],
     [() => client.tasks.exec("web/0", []), "command"],
@@ -318,4 +323,6 @@ test("bad input is refused before anything is sent", async () => {
     const refused = (error: unknown) => error instanceof InvalidError && error.fields[0]?.field === field;
     await assert.rejects(async () => call(), refused, field);
   }
+  const count = { message: "count: 2.5; accepted: a whole number from 0 to 100000" };
+  await assert.rejects(client.jobs.scale("web", 2.5), count);
 });

@@ -19,13 +19,15 @@ import {
 } from "../gen/borough/v1/job_pb.js";
 import { type Bounds, Fields, optional, Problems } from "./fields.js";
 import type { JobOptions } from "./options.js";
-import { affinityOf, constraintOf, isKey, spreadOf, tolerationOf } from "./placement.js";
+import { affinityOf, constraintOf, isKey, spreadsOf, tolerationOf } from "./placement.js";
 import { overrideOf, taskSpecOf } from "./task.js";
 
 const HOUR_MS = 3_600_000;
 const DELAY: Bounds = { least: 0, most: HOUR_MS };
 const DAY: Bounds = { least: 1_000, most: 24 * HOUR_MS };
-const COUNT: Bounds = { least: 0, most: 100_000 };
+/** The most tasks of a job. */
+export const COUNT_MAX = 100_000;
+const COUNT: Bounds = { least: 0, most: COUNT_MAX };
 const KINDS = {
   service: JobKind.SERVICE,
   batch: JobKind.BATCH,
@@ -68,8 +70,8 @@ export function defineJob(options: JobOptions): JobSpec {
     priority: job.value("priority", PRIORITY_ACCEPTED, priorityOf) ?? (isBatch ? 100 : 200),
     ...placedTogether(job, count),
     after: job.list("after", 32, (item, path) => afterOf(problems, path, item)),
-    constraints: job.list("constraints", 32, (item, path) => constraintOf(new Fields(problems, path, item))),
-    spread: job.list("spread", 8, (item, path) => spreadOf(problems, path, item)),
+    constraints: job.list("constraints", 32, (item, path) => constraintOf(problems, path, item)),
+    spread: spreadsOf(job),
     affinity: job.list("affinity", 16, (item, path) => affinityOf(new Fields(problems, path, item))),
     tolerations: job.list("tolerations", 32, (item, path) => tolerationOf(problems, path, item)),
     task: taskSpecOf(job, kind),

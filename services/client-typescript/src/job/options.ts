@@ -26,10 +26,10 @@ export interface JobOptions {
   readonly minMember?: number | "all";
   /** Jobs of the same user that must have ended: their names, which must have succeeded, or more. */
   readonly after?: readonly (string | { readonly job: string; readonly condition: "finished" | "succeeded" })[];
-  /** Which nodes may run its tasks. */
-  readonly constraints?: readonly ConstraintOptions[];
-  /** Over which failure domains its tasks spread: names of attributes, the first weighing most, or more. */
-  readonly spread?: readonly (string | SpreadOptions)[];
+  /** Which nodes may run its tasks: texts such as `rack in [r1, r2]`, or more. */
+  readonly constraints?: readonly (string | ConstraintOptions)[];
+  /** Over which failure domains its tasks spread: names of attributes, the first weighing most, their weights, or more. */
+  readonly spread?: readonly (string | SpreadOptions)[] | Readonly<Record<string, number>>;
   /** What each task runs. Not of an alloc set that has the defaults. */
   readonly task?: TaskOptions;
   /** What differs for single tasks, by index. */
@@ -80,8 +80,10 @@ export interface TaskOptions {
   readonly workingDirectory?: string;
   /** What it requests and is limited to. Default: 100m and 64MiB. */
   readonly resources?: ResourceOptions;
-  /** TCP ports: names, or names with fixed numbers from 1024. */
-  readonly ports?: readonly (string | { readonly name: string; readonly number?: number })[];
+  /** TCP ports: names, or names with fixed numbers from 1024. In a map, `"auto"` lets the scheduler choose. */
+  readonly ports?:
+    | readonly (string | { readonly name: string; readonly number?: number })[]
+    | Readonly<Record<string, number | "auto">>;
   /** How its health is checked. Default: it is healthy while it runs. */
   readonly health?: HealthOptions;
   /** Time between SIGTERM and SIGKILL. Default: 5s. */
@@ -263,8 +265,8 @@ export interface AffinityOptions {
   readonly near?: string;
   /** The attribute of a domain with none of those tasks. */
   readonly apart?: string;
-  /** Which jobs: conditions on their labels, on `job.name` and `job.user`. */
-  readonly jobs: readonly ConstraintOptions[];
+  /** Which jobs: conditions on their labels, on `job.name` and `job.user`, as objects or as texts like `app == cache`. */
+  readonly jobs: readonly (string | ConstraintOptions)[];
   /** 1 to 100: a wish of this weight. Absent: a hard rule. */
   readonly prefer?: number;
 }

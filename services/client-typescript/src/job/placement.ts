@@ -17,6 +17,7 @@ const WEIGHT: Bounds = { least: 1, most: 100 };
 const SOME: Bounds = { least: 1, most: 0xffffffff };
 /** The weights of the entries of a list of attributes. */
 const SPREAD_WEIGHTS = [100, 50, 25, 12, 6, 3];
+const SPREADS_MAX = 8;
 const WEEK_MS = 604_800_000;
 const ATTRIBUTE_ACCEPTED = "the name of an attribute or label";
 const OPERATORS = {
@@ -38,8 +39,51 @@ export function isKey(text: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$/.test(text);
 }
 
-/** A condition on nodes or on jobs. */
-export function constraintOf(fields: Fields): MessageInitShape<typeof ConstraintSchema> {
+const CONSTRAINT_ACCEPTED =
+  "a text such as rack in [r1, r2], arch == x86_64, cpu.count > 8 or ssd exists; or an object";
+const WORDS: Record<string, keyof typeof OPERATORS> = {
+  in: "in",
+  "not in": "not_in",
+  "==": "in",
+  "!=": "not_in",
+  ">": "greater_than",
+  "<": "less_than",
+  exists: "exists",
+  absent: "absent",
+};
+const TEXTS = [
+  /^(\S+)\s+(in|not in)\s+\[([^\]]*)\](?:\s+prefer\s+(\d+))?$/,
+  /^(\S+)\s+(exists|absent)()(?:\s+prefer\s+(\d+))?$/,
+  /^(\S+?)\s*(==|!=|>|<)\s*("[^"]*"|[^\s"[\],]+)(?:\s+prefer\s+(\d+))?$/,
+];
+
+/** The object that the text of a condition stands for; undefined if it is no condition. */
+function conditionOf(text: string): object | undefined {
+  for (const pattern of TEXTS) {
+    const [, attribute, word = "", listed = "", prefer] = pattern.exec(text.trim()) ?? [];
+    if (attribute === undefined) continue;
+    const parts = /in$/.test(word) ? listed.split(",").map((value) => value.trim()) : [listed];
+    const values = parts.filter((value) => value !== "").map((value) => value.replace(/^"(.*)"$/, "$1"));
+    return { attribute, operator: WORDS[word], values, ...(prefer !== undefined && { prefer: Number(prefer) }) };
+  }
+  return undefined;
+}
+
+/** A condition on nodes or on jobs: the text of a job file, or an object. */
+export function constraintOf(
+  problems: Problems,
+  path: string,
+  item: unknown,
+): MessageInitShape<typeof ConstraintSchema> {
+  const given = typeof item === "string" ? conditionOf(item) : item;
+  if (given === undefined) {
+    problems.refuse(path, item, CONSTRAINT_ACCEPTED);
+    return {};
+  }
+  return conditionFields(new Fields(problems, path, given));
+}
+
+function conditionFields(fields: Fields): MessageInitShape<typeof ConstraintSchema> {
   const attribute = attributeOf(fields, "attribute");
   const operator = fields.word("operator", OPERATORS);
   if (fields.raw("operator") === undefined) fields.refuse("operator", Object.keys(OPERATORS).join(", "));
@@ -56,8 +100,22 @@ export function constraintOf(fields: Fields): MessageInitShape<typeof Constraint
   return constraint;
 }
 
+/** The entries of a spread: a list, or a map of attributes and weights. */
+export function spreadsOf(job: Fields): MessageInitShape<typeof SpreadSchema>[] {
+  const given = job.raw("spread");
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    return job.list("spread", SPREADS_MAX, (item, path) => spreadOf(job.problems, path, item));
+  }
+  const entries = Object.entries(given);
+  if (entries.length > SPREADS_MAX) job.refuse("spread", `at most ${SPREADS_MAX} attributes`);
+  return entries.map(([attribute, weight]) => {
+    const fields = new Fields(job.problems, `spread.${attribute}`, { attribute, weight });
+    return { attribute: attributeOf(fields, "attribute"), weight: fields.whole("weight", WEIGHT) ?? 1 };
+  });
+}
+
 /** Over which domains tasks spread. The place in the list decides the weight unless one is given. */
-export function spreadOf(problems: Problems, path: string, item: unknown): MessageInitShape<typeof SpreadSchema> {
+function spreadOf(problems: Problems, path: string, item: unknown): MessageInitShape<typeof SpreadSchema> {
   const fields = new Fields(problems, path, typeof item === "string" ? { attribute: item } : item);
   const place = Number(/\[(\d+)\]$/.exec(path)?.[1]);
   const spread = {
@@ -77,7 +135,7 @@ export function affinityOf(fields: Fields): MessageInitShape<typeof AffinitySche
   if (isNear === (fields.raw("apart") !== undefined)) {
     fields.problems.refuse(fields.path, isNear ? "near and apart" : "neither near nor apart", "one of near and apart");
   }
-  const jobs = fields.list("jobs", 16, (item, path) => constraintOf(new Fields(fields.problems, path, item)));
+  const jobs = fields.list("jobs", 16, (item, path) => constraintOf(fields.problems, path, item));
   if (jobs.length === 0) fields.refuse("jobs", "1 to 16 conditions on labels, job.name or job.user");
   const affinity = {
     kind: isNear ? Affinity_Kind.NEAR : Affinity_Kind.APART,

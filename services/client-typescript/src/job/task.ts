@@ -15,6 +15,7 @@ import {
 import { Fields, optional, type Problems } from "./fields.js";
 
 const MIB = 2 ** 20;
+const PORTS_MAX = 32;
 const DELAY = { least: 0, most: 3_600_000 };
 /** The shortest interval of probes, in milliseconds. */
 const INTERVAL_LEAST = 100;
@@ -35,7 +36,7 @@ export function taskSpecOf(job: Fields, kind: JobKind): MessageInitShape<typeof 
   if (isAlloc && command) task.refuse("command", "none in an alloc set: an alloc runs nothing itself");
   if (!isAlloc && task.raw("command") === undefined) task.refuse("command", "a list of a program and its arguments");
   const { resources, deviceSelectors } = resourcesOf(task.object("resources"));
-  const ports = task.list("ports", 32, (item, path) => portOf(task.problems, path, item));
+  const ports = portsOf(task);
   onceEach(task, ports);
   const log = task.object("log");
   const isPath = (text: string) => text.startsWith("/") && !text.includes("\0");
@@ -114,6 +115,20 @@ function devicesMillis(value: unknown): number | undefined {
   const millis = Math.round(value * 1_000);
   const isExact = Math.abs(value * 1_000 - millis) < 1e-6;
   return isExact && millis > 0 && (millis <= 1_000 || millis % 1_000 === 0) ? millis : undefined;
+}
+
+/** The ports of a task: a list, or a map of names with their numbers. */
+function portsOf(task: Fields): MessageInitShape<typeof PortSpecSchema>[] {
+  const given = task.raw("ports");
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    return task.list("ports", PORTS_MAX, (item, path) => portOf(task.problems, path, item));
+  }
+  const entries = Object.entries(given);
+  if (entries.length > PORTS_MAX) task.refuse("ports", `at most ${PORTS_MAX} ports`);
+  return entries.map(([name, number]) => {
+    const port = number === "auto" ? { name } : { name, number };
+    return portOf(task.problems, `${task.at("ports")}.${name}`, port);
+  });
 }
 
 function portOf(problems: Problems, path: string, item: unknown): MessageInitShape<typeof PortSpecSchema> {
