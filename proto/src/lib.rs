@@ -7,6 +7,8 @@
 #[expect(
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
+    // A change of a watch is passed on at once, and kept in a box where it is kept.
+    clippy::large_enum_variant,
     clippy::too_many_lines,
     reason = "generated from the .proto files"
 )]

@@ -114,7 +114,8 @@ fn status(order: &Value) -> Result<Status, String> {
     let message = order["message"].as_str().unwrap_or("the proxy of a test answers");
     let mut details = ErrorDetails::new();
     if let Some(reason) = order["reason"].as_str() {
-        details.set_error_info(reason, DOMAIN, std::collections::HashMap::new());
+        let facts: [(String, String); 0] = [];
+        details.set_error_info(reason, DOMAIN, facts);
     }
     if let Some(retry) = order["retry"].as_u64() {
         details.set_retry_info(Some(Duration::from_millis(retry)));

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn endpoint(index: u32, incarnation: u64, number: u32) -> NamedEndpoint {
-        let ports = vec![Port { name: "http".to_owned(), number, ..Port::default() }];
+        let ports = vec![Port { name: "http".to_owned(), number }];
         NamedEndpoint {
             index,
             incarnation,

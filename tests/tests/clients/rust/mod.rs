@@ -67,7 +67,8 @@ impl Stage<'_> {
         self.watches.lock().clear();
         self.fault(&serde_json::json!({"kind": "heal"})).await.ok();
         let Ok(client) = client(self.world, &Value::Null) else { return };
-        for name in std::mem::take(&mut *self.jobs.lock()) {
+        let jobs = std::mem::take(&mut *self.jobs.lock());
+        for name in jobs {
             client.job_stop(&JobRef::new(client.user(), name)).await.ok();
         }
     }
