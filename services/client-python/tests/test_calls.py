@@ -222,6 +222,18 @@ def test_what_is_no_gateway_is_named(face: str) -> None:
     run(work())
 
 
+def test_a_gateway_that_does_not_encrypt_is_recognized(face: str, gateway: FakeGateway) -> None:
+    # Any authority will do: the handshake does not come so far.
+    roots = Path(grpc.__file__).parent / "_cython" / "_credentials" / "roots.pem"
+
+    async def work() -> None:
+        async with connect(face, gateway.address, tls=borough.Tls(ca=roots)) as client:
+            with pytest.raises(borough.NotGatewayError, match="is no gateway that encrypts"):
+                await client.jobs.get("web")
+
+    run(work())
+
+
 def test_other_scopes_share_the_connections(face: str, gateway: FakeGateway) -> None:
     async def work() -> None:
         async with connect(face, gateway.address) as client:

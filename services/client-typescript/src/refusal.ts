@@ -48,6 +48,8 @@ export type Failure =
 const GRPC_ON_HTTP_PORT = "this port answers HTTP; for gRPC, use the other address";
 /** Of what speaks no gRPC. */
 const NO_GATEWAY = "no gateway, but a web server or another service";
+/** Of what answers a TLS handshake in plain text. */
+const NO_TLS = "no gateway that encrypts";
 /** How errors of the libraries begin that could not read an answer as one of gRPC, or of HTTP/2. */
 const UNREAD = ["HTTP ", "unsupported content type", "protocol error: "];
 /** What a stream that breaks looks like as well, and what a proxy says of a gateway that it cannot reach. */
@@ -64,6 +66,9 @@ export function failureOf(thrown: unknown): Failure {
       return { from: "stranger", what: "the HTTP port of a gateway", error };
     }
     return { from: "gateway", refusal: refusalOf(error), error };
+  }
+  if (causes(error).some(({ message }) => message.includes("wrong version number"))) {
+    return { from: "stranger", what: NO_TLS, error };
   }
   if (isUnread(error)) return { from: "stranger", what: NO_GATEWAY, error };
   const unmade = causes(error).some((cause) => cause instanceof NotConnectedError);

@@ -193,6 +193,16 @@ test("a web server is no gateway", async () => {
   server.close();
 });
 
+test("a gateway that does not encrypt is recognized", async () => {
+  const gateway = await fakeGateway(() => {});
+  const client = clientOf([`https://${gateway.address}`]);
+  const error = await failure(client.cells.list());
+  assert.match(error.message, /is no gateway that encrypts/);
+  assert.equal(error.kind, "not_gateway");
+  client.close();
+  await gateway.stop();
+});
+
 test("a caller cancels a call, before it and during it", async () => {
   const server = await silentServer();
   const client = clientOf([server.address]);

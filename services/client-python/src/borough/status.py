@@ -15,6 +15,9 @@ from .errors import Code, FieldViolation, Precondition, Refusal
 
 _DETAILS = "grpc-status-details-bin"
 _ON_HTTP_PORT = "this port answers HTTP; for gRPC"
+_NO_TLS = "no gateway that encrypts"
+# What grpcio says of a peer that answers a TLS handshake in plain text.
+_PLAIN = "WRONG_VERSION_NUMBER"
 _NO_GATEWAY = "no gateway, but a web server or another service"
 
 # What grpcio says of a peer that speaks something else than gRPC over HTTP/2.
@@ -84,6 +87,8 @@ def foreign_answer(code: Code, message: str) -> str | None:
     """What answers instead of the gRPC port of a gateway; None if a gateway may have answered, or nothing has."""
     if message.startswith(_ON_HTTP_PORT):
         return "the HTTP port of a gateway"
+    if code is Code.UNAVAILABLE and _PLAIN in message:
+        return _NO_TLS
     is_transport = code in (Code.UNAVAILABLE, Code.UNKNOWN, Code.INTERNAL, Code.UNIMPLEMENTED, Code.CANCELLED)
     return _NO_GATEWAY if is_transport and any(text in message for text in _FOREIGN) else None
 
