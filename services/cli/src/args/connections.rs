@@ -30,7 +30,7 @@ pub struct ConnectionArguments {
     /// Work on at most this many calls of gRPC at once, with a share for each class of calls [default: 512]
     #[arg(long, value_name = "N", value_parser = whole(SEATS_MIN..=1_000_000))]
     pub calls_max: Option<u32>,
-    /// Let web pages of this origin call the gateway, such as https://console.example.com; may be repeated
+    /// Let web pages of this origin call the gateway, such as `https://console.example.com`; may be repeated
     #[arg(long = "web-origin", value_name = "ORIGIN")]
     pub web_origins: Vec<WebOrigin>,
 }
