@@ -2,8 +2,8 @@
 //!
 //! Each class of calls has a share of the seats for itself. What a class does not use, others may, as long as it can
 //! have its share at once. So the sum over all classes of the larger of share and use never exceeds the seats. Within a
-//! class, calls wait in a queue for each caller. The next is of the caller with the fewest seats in use, and among
-//! those of the one that has had the least so far (start-time fair queueing, Goyal, Vin and Cheng 1997).
+//! class, calls wait in a queue for each caller. The next is of the caller with the fewest seats in use. Among
+//! those it is of the one that has had the least so far (start-time fair queueing, Goyal, Vin and Cheng 1997).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

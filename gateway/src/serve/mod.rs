@@ -269,8 +269,8 @@ impl Gateway {
         StartedParts { tasks, cells, health, calls }
     }
 
-    /// Prepares the end: probes hear that the gateway is not ready, new calls are refused so that their clients ask
-    /// another gateway, and those that have begun are finished, within some seconds.
+    /// Prepares the end. Probes hear that the gateway is not ready, and new calls are refused, so that their clients ask
+    /// another gateway. Those that have begun are finished, within some seconds.
     pub async fn drain(&self) {
         self.health.end();
         if tokio::time::timeout(END_WAIT, self.calls.end()).await.is_err() {

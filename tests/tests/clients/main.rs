@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use borough_kv::exercise::not_exercised;
 use serde_json::Value;
 
 use crate::toolchain::Toolchain;
@@ -74,7 +75,8 @@ async fn typescript() {
 /// Starts the runner of a language and checks that every scenario has passed.
 async fn passes(language: &Toolchain) {
     if let Err(missing) = language.found() {
-        toolchain::not_exercised(language, &missing);
+        let subject = format!("the client in {}", language.name);
+        not_exercised(&subject, &format!("{missing} is not on this machine"));
         return;
     }
     let world = World::start(language.name).await;

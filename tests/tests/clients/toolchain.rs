@@ -1,7 +1,5 @@
 //! The languages of the clients, and whether this machine has what they need.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,15 +35,5 @@ impl Toolchain {
         let missing =
             |(program, version): &&(&str, &str)| Command::new(program).arg(version).output().is_err();
         self.programs.iter().find(missing).map_or(Ok(()), |(program, _)| Err((*program).to_owned()))
-    }
-}
-
-/// Says that the client of a language was not tested.
-pub(crate) fn not_exercised(language: &Toolchain, missing: &str) {
-    let line = format!("NOT EXERCISED: the client in {}: {missing} is not on this machine\n", language.name);
-    eprintln!("{line}");
-    if let Some(file) = std::env::var_os("BOROUGH_NOT_EXERCISED") {
-        let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        file.write_all(line.as_bytes()).unwrap();
     }
 }

@@ -124,7 +124,7 @@ impl<F: WatchFeed> WatchFollower<F> {
         (self.attempts, self.outage, self.failed, self.told) = (0, None, None, false);
     }
 
-    /// The next message. Opens the stream first if none is open. `None`: after an outage that was told, a stream is
+    /// The next message. Opens the stream first if none is open. `None`: after an outage that was reported, a stream is
     /// open again and has nothing to say.
     async fn message(&mut self) -> Result<Option<F::Message>, Break> {
         let stream = match &mut self.stream {

@@ -10,7 +10,7 @@ use super::encode::owner_bytes;
 use super::zone::{DnsZone, wire_len};
 use crate::table::{EndpointHost, Service, ServiceEndpoint, ServiceKey};
 
-/// Above this many endpoints, SRV records name addresses instead of tasks: many tasks share an address, and an answer
+/// Above this many endpoints, SRV records name addresses instead of tasks. Many tasks share an address, so an answer
 /// of 1,000 endpoints on 600 hosts then has all of their addresses.
 const TASK_TARGETS_MAX: usize = 256;
 /// Endpoints that one answer looks at, so that a question costs the same however many there are.

@@ -55,8 +55,8 @@ pub fn packet_answer(
     response_encode(&query, DnsAnswer { is_cut, ..answer }, zone)
 }
 
-/// Answers a packet with nothing but "ask again over TCP", for a client that has asked too often: nobody can make the
-/// server send more to a forged address than was received.
+/// Answers a packet with nothing but "ask again over TCP", for a client that has asked too often. So nobody can make
+/// the server send more to a forged address than was received.
 pub fn packet_answer_cut(zone: &DnsZone, packet: &[u8]) -> Option<Vec<u8>> {
     let query = query_read(packet)?.ok()?;
     query_check(&query).ok()?;

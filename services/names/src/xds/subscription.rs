@@ -40,7 +40,7 @@ pub(super) struct Subscription {
     pub(super) is_wildcard: bool,
     /// Whether that is a list of ours. A proxy has its listeners and routes itself, and gets none for such a wish.
     pub(super) has_list: bool,
-    /// What the client was told: a version, or that there is no such resource.
+    /// What the client has heard: a version, or that there is no such resource.
     sent: BTreeMap<String, Option<u64>>,
     /// Names to look at again.
     dirty: BTreeSet<String>,
@@ -73,7 +73,7 @@ impl Subscription {
         }
     }
 
-    /// Forgets what the client was told of a name, since it asks for it again.
+    /// Forgets what the client has heard of a name, since it asks for it again.
     pub(super) fn forget(&mut self, name: &str) {
         self.sent.remove(name);
     }

@@ -10,6 +10,7 @@ use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
+use super::tail::failed_helper;
 use crate::output::{ExitView, canaries_text, ranges, skipped_text, surge_waits_text, tally};
 
 /// What was seen of the version of a goal.
@@ -262,7 +263,7 @@ impl KnownJob {
     pub(super) fn failed_logs(&self) -> Option<String> {
         let task = self.failed_attempt()?;
         let goes_on = task.failures == 0 && self.job.rollout.as_ref()?.version == self.rollout.version;
-        let helper = task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default();
+        let helper = failed_helper(task);
         let helper = if helper.is_empty() { String::new() } else { format!(" --helper {helper}") };
         let previous = if goes_on { "" } else { " --previous" };
         Some(format!("{}{previous}{helper}", task.index))

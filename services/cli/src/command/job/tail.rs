@@ -17,6 +17,11 @@ const LINE_CHARS_MAX: usize = 300;
 /// The answer does not wait longer for the lines.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
+/// The helper that kept the last attempt of a task from its command; empty: none did.
+pub(super) fn failed_helper(task: &Task) -> &str {
+    task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default()
+}
+
 /// The last lines of a task that fails or is not healthy, under a line that names it. Empty without a task, or if its
 /// output cannot be read.
 pub(super) async fn failing_log(client: &Client, job: &JobRef, task: Option<&Task>) -> Vec<String> {
@@ -26,7 +31,7 @@ pub(super) async fn failing_log(client: &Client, job: &JobRef, task: Option<&Tas
     if lines.is_empty() {
         return Vec::new();
     }
-    let helper = task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default();
+    let helper = failed_helper(task);
     let of = if helper.is_empty() { String::new() } else { format!("helper {helper} of ") };
     let mut shown = vec![format!("the last lines of {of}{job}/{}:", task.index)];
     shown.extend(lines.into_iter().map(|line| format!("  {line}")));
@@ -40,7 +45,7 @@ async fn log_tail(client: &Client, job: &JobRef, task: &Task) -> Vec<String> {
     let attempts = TaskAttempts::of(task);
     let incarnation = if task.failures > 0 { attempts.ended() } else { Some(task.incarnation) };
     // What kept the attempt from its command has written why.
-    let helper = task.exit.as_ref().map(|exit| exit.helper.clone()).unwrap_or_default();
+    let helper = failed_helper(task).to_owned();
     let query = LogQuery { tail_lines: Some(LINES_MAX), incarnation, helper, ..LogQuery::default() };
     let Ok(mut parts) = client.task_logs(&named, query).await else { return Vec::new() };
     let mut bytes = Vec::new();

@@ -11,7 +11,7 @@ use futures::{FutureExt as _, StreamExt as _};
 
 use super::deadline::{ProgressTimer, WaitLimits};
 use super::progress::{Goal, JobProgress, KnownJob, NextAttempt};
-use super::tail::failing_log;
+use super::tail::{failed_helper, failing_log};
 use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, absence_text};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
@@ -344,7 +344,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             .or_else(|| known.unhealthy())
             .filter(|task| TaskAttempts::of(task).has_output())?;
         let reason = task.exit.as_ref().map(Exit::reason);
-        let helper = task.exit.as_ref().map(|exit| exit.helper.as_str()).unwrap_or_default();
+        let helper = failed_helper(task);
         if !helper.is_empty() {
             return Some(format!(
                 "borough task logs {}/{} --previous --helper {helper}",
