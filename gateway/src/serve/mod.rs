@@ -269,7 +269,7 @@ impl Gateway {
         StartedParts { tasks, cells, health, calls }
     }
 
-    /// Prepares the end. Probes hear that the gateway is not ready, and new calls are refused, so that their clients ask
+    /// Prepares the end. Probes hear that the gateway is not ready, and new calls are refused: their clients ask
     /// another gateway. Those that have begun are finished, within some seconds.
     pub async fn drain(&self) {
         self.health.end();
