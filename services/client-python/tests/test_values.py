@@ -28,8 +28,8 @@ def refused(error: BaseException, field: str, value: str, accepted: str) -> bool
 
 
 CALLS: list[tuple[str, Any, str, str, str]] = [
-    ("a negative count", lambda c: c.jobs.scale("x", -1), "count", "-1", "0 to 100000"),
-    ("a count that is too large", lambda c: c.jobs.scale("x", 2**40), "count", "1099511627776", "0 to 100000"),
+    ("a negative count", lambda c: c.jobs.scale("x", -1), "count", "-1", "0 to 4294967295"),
+    ("a count that is too large", lambda c: c.jobs.scale("x", 2**40), "count", "1099511627776", "0 to 4294967295"),
     ("a count of text", lambda c: c.jobs.scale("x", "3"), "count", '"3"', "a whole number"),
     ("a negative version", lambda c: c.jobs.undo_rollout("x", version=-1), "version", "-1", "0 to 4294967295"),
     ("a label of a number", lambda c: c.jobs.label("x", {"b": "1", "a": 1}), 'labels["a"]', "1", "a text"),

@@ -259,6 +259,9 @@ export function invalid(field: string, value: unknown, accepted: string): Invali
   return new InvalidError([{ field, value: shown(value), accepted }]);
 }
 
+/** The most that a number of the protocol carries. What a cell takes of that, its gateways say. */
+export const UINT32_MAX = 0xffffffff;
+
 /** Refuses a value that is no whole number within bounds. */
 export function requireWhole(field: string, value: unknown, least: number, most: number): void {
   const fits = typeof value === "number" && Number.isInteger(value) && value >= least && value <= most;

@@ -2,7 +2,7 @@
 
 import type { CallOptions } from "./calls.js";
 import { type CellContext, type ChangeOptions, type ListOptions, pageOf, present } from "./context.js";
-import { requireWhole } from "./errors.js";
+import { requireWhole, UINT32_MAX } from "./errors.js";
 import type { Cursor } from "./gen/borough/v1/common_pb.js";
 import {
   type FieldChange,
@@ -15,7 +15,7 @@ import {
   type PlanJobResponse,
 } from "./gen/borough/v1/job_pb.js";
 import { rowsOf } from "./iterate.js";
-import { COUNT_MAX, defineJob } from "./job/build.js";
+import { defineJob } from "./job/build.js";
 import type { JobOptions } from "./job/options.js";
 import { JobWait, type WaitOptions, type WaitResult } from "./job/wait.js";
 import { conditionsOf, type LabelChange, type LabelSelector, labelsOf } from "./labels.js";
@@ -135,7 +135,7 @@ export class Jobs {
     count: number,
     options: ChangeOptions & { readonly expected?: Pick<ExpectedJob, "id"> } = {},
   ): Promise<Job> {
-    requireWhole("count", count, 0, COUNT_MAX);
+    requireWhole("count", count, 0, UINT32_MAX);
     const message = { ...this.#change(job, options), count, expectedJob: options.expected?.id ?? "" };
     const answer = await this.context.calls.unary(JobService.method.scaleJob, message, options);
     return present("ScaleJob", "job", answer.job);
@@ -152,7 +152,7 @@ export class Jobs {
     options: ChangeOptions & { readonly version?: number } = {},
   ): Promise<Job> {
     const { version = 0 } = options;
-    requireWhole("version", version, 0, 0xffffffff);
+    requireWhole("version", version, 0, UINT32_MAX);
     const message = { ...this.#change(job, options), order: ORDERS[order], version };
     const answer = await this.context.calls.unary(JobService.method.orderRollout, message, options);
     return present("OrderRollout", "job", answer.job);

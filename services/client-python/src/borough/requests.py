@@ -19,6 +19,9 @@ WRONG_VALUE = (AttributeError, OverflowError, TypeError, ValueError)
 INT32_MAX = (1 << 31) - 1
 """The largest value of an enumeration."""
 
+UINT32_MAX = (1 << 32) - 1
+"""The most that a number of the protocol carries. What a cell takes of that, its gateways say."""
+
 _SCALARS = {
     FieldDescriptor.TYPE_BOOL: "True or False",
     FieldDescriptor.TYPE_BYTES: "bytes",

@@ -26,8 +26,7 @@ const HOUR_MS = 3_600_000;
 const DELAY: Bounds = { least: 0, most: HOUR_MS };
 const DAY: Bounds = { least: 1_000, most: 24 * HOUR_MS };
 /** The most tasks of a job. */
-export const COUNT_MAX = 100_000;
-const COUNT: Bounds = { least: 0, most: COUNT_MAX };
+const COUNT: Bounds = { least: 0, most: 100_000 };
 const KINDS = {
   service: JobKind.SERVICE,
   batch: JobKind.BATCH,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from ..progress import Goal, WaitLimits
-from ..refs import COUNT_MAX, JobRef
-from ..requests import build, millis, require_kind, whole
+from ..refs import JobRef
+from ..requests import UINT32_MAX, build, millis, require_kind, whole
 from ..results import JobDetails, Outcome, Selector, Submission, WaitError, WaitResult
 from ..v1 import Cursor, FieldChange, Job, JobSpec, JobState, JobVersion, Plan, RolloutOrder, job_pb2, methods
 from .call import Caller, messages_of, number, numbers, page_of, present
@@ -63,7 +63,7 @@ class Jobs:
         self, job: str | JobRef, count: int, *, expected_job: str = "", request_id: str | None = None
     ) -> Job:
         """Changes the number of tasks. With the id in `expected_job`, a later job of the name is refused."""
-        whole("count", count, 0, COUNT_MAX)
+        whole("count", count, 0, UINT32_MAX)
         request = build(
             job_pb2.ScaleJobRequest, count=count, expected_job=expected_job, **self._change(job, request_id)
         )
