@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use borough_model::Name;
+use borough_model::node::{HOST_ACCEPTED, is_host};
 use borough_model::resource::{bytes_parse, cpu_parse, device_parse};
 use borough_proto::v1;
 use clap::Args;
@@ -28,7 +29,7 @@ pub struct AgentArguments {
     #[arg(long, default_value = "20000-29999", value_name = "RANGE", value_parser = ports)]
     pub ports: RangeInclusive<u16>,
     /// Publish endpoints of its tasks under this address
-    #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
+    #[arg(long, default_value = "127.0.0.1", value_name = "HOST", value_parser = host)]
     pub host: String,
     /// Set a node attribute, such as rack=r1; repeat for more
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
@@ -116,6 +117,10 @@ fn amount_within(
 ) -> Result<u64, String> {
     let amount = read.map_err(|error| error.to_string())?;
     if bounds.contains(&amount) { Ok(amount) } else { Err(format!("accepted: {accepted}")) }
+}
+
+fn host(text: &str) -> Result<String, String> {
+    if is_host(text) { Ok(text.to_owned()) } else { Err(format!("accepted: {HOST_ACCEPTED}")) }
 }
 
 fn cores(text: &str) -> Result<u64, String> {

@@ -1,6 +1,7 @@
 //! Checks agents' and operators' data about a node: bounded, so that a node's row stays small.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::topology::{DOMAIN_CPUS_MAX, device_kind_check};
 use super::{CARD_MILLIS, CARDS_MAX, CORE_SPEED, CORE_SPEEDS, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
@@ -15,16 +16,39 @@ const ATTRIBUTES_BYTES_MAX: usize = 40_000;
 /// The lowest port that a node may assign: lower ones need privileges.
 const PORT_MIN: u16 = 1024;
 
+/// What the host of a node may be, in words.
+pub const HOST_ACCEPTED: &str = "an IP address that others reach, such as 10.0.0.5 or fd00::5, or a host name of at \
+                                 most 253 characters";
+/// Most bytes of a host name, and of one label in it (RFC 1123).
+const HOST_BYTES_MAX: usize = 253;
+const HOST_LABEL_BYTES_MAX: usize = 63;
+
+/// Returns true if `text` may be the host of a node's endpoints. It is an IP address without brackets or a zone, but not
+/// the one that stands for all. Or it is a host name, and its last label has a letter, as RFC 3696 asks.
+pub fn is_host(text: &str) -> bool {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return !address.is_unspecified();
+    }
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_label = |label: &str| {
+        (1..=HOST_LABEL_BYTES_MAX).contains(&label.len())
+            && label.bytes().all(is_inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let is_named = last.bytes().any(|byte| byte.is_ascii_alphabetic());
+    text.len() <= HOST_BYTES_MAX && is_named && text.split('.').all(is_label)
+}
+
 /// Checks the facts of a registration.
 pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
     let (first, last) = (facts.port_first, facts.port_last);
     let accepted = "1024 to 65535, the first not above the last";
     fields.require(first >= PORT_MIN && first <= last, "ports", format!("{first} to {last}"), accepted);
-    fields.require(!facts.host.is_empty(), "host", format!("{:?}", facts.host), "an address or host name");
-    for (path, text) in
-        [("host", &facts.host), ("boot_id", &facts.boot_id), ("agent_version", &facts.agent_version)]
-    {
+    fields.require(is_host(&facts.host), "host", format!("{:?}", facts.host), HOST_ACCEPTED);
+    for (path, text) in [("boot_id", &facts.boot_id), ("agent_version", &facts.agent_version)] {
         fields.line(path, text);
     }
     let count = facts.attributes.len();

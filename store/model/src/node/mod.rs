@@ -38,7 +38,7 @@ pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };
 pub use effect::{CapacityEffect, CapacityShare};
-pub use facts::{NODE_ENTRIES_MAX, node_facts_check};
+pub use facts::{HOST_ACCEPTED, NODE_ENTRIES_MAX, is_host, node_facts_check};
 pub use identity::{
     AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeApplicant, NodeRefusal,
     RefusalCause, node_admit, session_next,

@@ -6,9 +6,9 @@ use borough_model::id::{Incarnation, JobId, NodeId, TaskId};
 use borough_model::job::{Band, taint_tolerated, tolerations_in_force};
 use borough_model::node::{
     NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
-    Pressure, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo, node_alloc_fulfil,
-    node_alloc_promise, node_alloc_release, node_alloc_retake, node_facts_check, node_free, node_new,
-    node_open, node_transition,
+    Pressure, is_host, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo,
+    node_alloc_fulfil, node_alloc_promise, node_alloc_release, node_alloc_retake, node_facts_check,
+    node_free, node_new, node_open, node_transition,
 };
 use borough_model::resource::Resources;
 use borough_model::task::{
@@ -225,6 +225,47 @@ fn the_facts_of_a_node_are_bounded() {
     ];
     for (path, facts) in refused {
         assert_eq!(node_facts_check(&facts).unwrap_err()[0].path, path);
+    }
+}
+
+/// What a load balancer cannot connect to never becomes an endpoint.
+#[test]
+fn the_host_of_a_node_is_an_address_or_a_host_name() {
+    let longest = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(61));
+    for host in
+        ["10.0.0.5", "fd00::5", "::ffff:10.0.0.5", "n1", "N1.rack-2.example.org", "3com.com", &longest]
+    {
+        assert!(is_host(host), "{host}");
+    }
+    let label = format!("{}.org", "a".repeat(64));
+    let long = format!("{longest}b");
+    let refused = [
+        "",
+        "[::1]",
+        "fe80::1%eth0",
+        "0.0.0.0",
+        "::",
+        "10.0.0.300",
+        "10.0.0",
+        "n1.",
+        ".n1",
+        "a..b",
+        "a b",
+        "-a",
+        "a-",
+        "a_b",
+        "n1:80",
+        "http://n1",
+        "n1/",
+        "ä.org",
+        "a\nb",
+        &label,
+        &long,
+    ];
+    for host in refused {
+        assert!(!is_host(host), "{host}");
+        let errors = node_facts_check(&NodeFacts { host: host.to_owned(), ..facts() }).unwrap_err();
+        assert_eq!(errors[0].path, "host", "{host}");
     }
 }
 
