@@ -161,8 +161,7 @@ async fn entries_follow(
             let mut changes = NamesChanges::default();
             for ((cursor, entry), look) in entries.iter().zip(&looks) {
                 let of_entry = entry_apply(table, *cursor, entry, look, domains);
-                changes.services.extend(of_entry.services);
-                changes.lists.extend(of_entry.lists);
+                changes.extend(of_entry);
             }
             changes
         });
@@ -255,8 +254,7 @@ fn entry_apply(
             }
             _ => continue,
         };
-        changes.services.extend(of_delta.services);
-        changes.lists.extend(of_delta.lists);
+        changes.extend(of_delta);
     }
     table.advance(cursor);
     changes

@@ -8,7 +8,7 @@ use borough_model::Name;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::table::{NamesChanges, ServiceKey};
+use crate::table::{ListedName, NamesChanges, ServiceKey};
 
 /// What somebody follows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,10 +18,18 @@ pub enum HubKey {
     List(Name),
 }
 
-/// The changes that a follower has not taken yet: at most one entry per key that it follows.
+/// What has changed of that.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HubChange {
+    Service(ServiceKey),
+    /// A list shows this otherwise.
+    Listed(ListedName),
+}
+
+/// The changes that a follower has not taken yet: at most one entry per service that it follows, or per name in a list.
 #[derive(Debug, Default)]
 struct HubInbox {
-    changed: Mutex<BTreeSet<HubKey>>,
+    changed: Mutex<BTreeSet<HubChange>>,
     notify: Notify,
 }
 
@@ -48,12 +56,13 @@ impl Hub {
         if changes.is_empty() {
             return;
         }
-        let services = changes.services.into_iter().map(HubKey::Service);
-        let keys = services.chain(changes.lists.into_iter().map(HubKey::List));
+        let service = |key: ServiceKey| (HubKey::Service(key.clone()), HubChange::Service(key));
+        let listed = |name: ListedName| (HubKey::List(name.service.cell.clone()), HubChange::Listed(name));
+        let changes = changes.services.into_iter().map(service).chain(changes.listed.into_iter().map(listed));
         let followers = self.0.followers.lock();
-        for key in keys {
+        for (key, change) in changes {
             for inbox in followers.get(&key).into_iter().flat_map(BTreeMap::values) {
-                inbox.changed.lock().insert(key.clone());
+                inbox.changed.lock().insert(change.clone());
                 inbox.notify.notify_one();
                 self.0.wakes.fetch_add(1, Ordering::Relaxed);
             }
@@ -91,13 +100,6 @@ impl HubFollower {
         }
     }
 
-    /// Follows these keys and no others.
-    pub fn follow_exactly(&mut self, keys: &BTreeSet<&HubKey>) {
-        let left: Vec<HubKey> = self.keys.iter().filter(|key| !keys.contains(key)).cloned().collect();
-        left.iter().for_each(|key| self.leave(key));
-        keys.iter().for_each(|key| self.follow((*key).clone()));
-    }
-
     fn hub_leave(&self, key: &HubKey) {
         let mut followers = self.hub.0.followers.lock();
         if let Some(of_key) = followers.get_mut(key) {
@@ -109,7 +111,7 @@ impl HubFollower {
     }
 
     /// Waits for a change, and takes all that have happened.
-    pub async fn changed(&self) -> BTreeSet<HubKey> {
+    pub async fn changed(&self) -> BTreeSet<HubChange> {
         loop {
             let changed = std::mem::take(&mut *self.inbox.changed.lock());
             if !changed.is_empty() {
@@ -148,7 +150,7 @@ mod tests {
         api.follow(HubKey::Service(service("api")));
         hub.notify(changes("web"));
         hub.notify(changes("web"));
-        assert_eq!(web.changed().now_or_never().unwrap(), [HubKey::Service(service("web"))].into());
+        assert_eq!(web.changed().now_or_never().unwrap(), [HubChange::Service(service("web"))].into());
         assert_eq!(web.changed().now_or_never(), None, "taken once");
         assert_eq!(api.changed().now_or_never(), None, "another service");
         web.leave(&HubKey::Service(service("web")));

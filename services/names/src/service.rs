@@ -64,6 +64,11 @@ impl NamesShared {
         self.hub.notify(changes);
     }
 
+    /// The cells of the table.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &Name> {
+        self.mirrors.keys()
+    }
+
     /// The cells, with the possible age of what is known of each.
     pub fn ages(&self) -> impl Iterator<Item = (&Name, TableAge)> {
         self.mirrors.iter().map(|(cell, mirror)| {

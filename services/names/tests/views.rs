@@ -424,3 +424,22 @@ async fn dns_answers_over_tcp_and_bounds_its_questions() {
     let ended = tokio::time::timeout(DEADLINE, stream.read(&mut [0; 8])).await.unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)), "the connection ends");
 }
+
+#[tokio::test]
+async fn a_client_that_reads_no_answer_is_closed_in_time() {
+    let views = Views::start().await;
+    let client = TcpStream::connect(views.addresses.http).await.unwrap();
+    // From here on time passes whenever everybody waits.
+    tokio::time::pause();
+    let hour = tokio::time::Instant::now() + Duration::from_secs(3_600);
+    loop {
+        match client.try_write(b"GET /metrics HTTP/1.1\r\nHost: names\r\n\r\n") {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(_) => return,
+        }
+        assert!(tokio::time::Instant::now() < hour, "the server still waits for its client");
+    }
+}

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::limit::{PrefixLimit, RateVerdict};
 use super::wire::{DnsTransport, packet_answer, packet_answer_cut};
 use super::zone::DnsZone;
-use crate::listen::{BindError, connections_max, tcp_bind};
+use crate::listen::{BindError, ConnectionPlaces, connections_max, tcp_bind};
 use crate::metrics::DnsResult;
 use crate::service::NamesShared;
 
@@ -140,10 +139,10 @@ async fn udp_serve(server: &DnsServer, socket: &UdpSocket) {
 }
 
 async fn tcp_serve(server: &Arc<DnsServer>, listener: &TcpListener, cancelled: &CancellationToken) {
-    let room = Arc::new(Semaphore::new(connections_max(CONNECTIONS_MAX)));
+    let places = ConnectionPlaces::new(connections_max(CONNECTIONS_MAX));
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::debug!(%error, "cannot accept a connection of DNS");
                 tokio::time::sleep(ERROR_PAUSE).await;
@@ -151,7 +150,7 @@ async fn tcp_serve(server: &Arc<DnsServer>, listener: &TcpListener, cancelled: &
             }
         };
         // More than there is room for are closed at once.
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let Some(place) = places.take(client.ip()) else { continue };
         let (server, cancelled) = (Arc::clone(server), cancelled.clone());
         tokio::spawn(async move {
             tokio::select! {
@@ -162,7 +161,7 @@ async fn tcp_serve(server: &Arc<DnsServer>, listener: &TcpListener, cancelled: &
                 }
                 () = cancelled.cancelled() => {}
             }
-            drop(permit);
+            drop(place);
         });
     }
 }

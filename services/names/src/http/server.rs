@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,7 +27,7 @@ use super::consul::{
 use super::prometheus::{TargetFilter, targets};
 use super::query::{HttpQuery, QueryError, TARGET_PARAMETERS};
 use crate::hub::HubKey;
-use crate::listen::{BindError, connections_max, tcp_bind};
+use crate::listen::{BindError, ConnectionPlaces, connections_max, tcp_bind};
 use crate::service::NamesShared;
 use crate::table::{NamesTable, TableIndex};
 
@@ -34,6 +35,8 @@ use crate::table::{NamesTable, TableIndex};
 const CONNECTIONS_MAX: usize = 16_384;
 /// How long a client may take to send the head of a request, also on a connection that is kept.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
+/// How long a client may take to read a part of an answer.
+const WRITE_WAIT: Duration = Duration::from_secs(30);
 /// Answers about whole cells that are made at a time. Each may need much memory.
 const LARGE_MAX: usize = 4;
 /// Pause after an error of the machine (usually no free descriptor).
@@ -87,19 +90,21 @@ pub async fn http_serve(
     let HttpListener { listener, address } = listener;
     let large = Semaphore::new(LARGE_MAX);
     let view = Arc::new(HttpView { shared, default_cell, address, large, ended: cancelled.clone() });
-    let room = Arc::new(Semaphore::new(connections_max(CONNECTIONS_MAX)));
+    let places = ConnectionPlaces::new(connections_max(CONNECTIONS_MAX));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = cancelled.cancelled() => return,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, client)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
         // More than there is room for are closed at once.
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let Some(place) = places.take(client.ip()) else { continue };
         stream.set_nodelay(true).ok();
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(WRITE_WAIT));
         let (view, cancelled) = (Arc::clone(&view), cancelled.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request| {
@@ -108,7 +113,7 @@ pub async fn http_serve(
             });
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(16 * 1_024);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
             tokio::select! {
                 ended = connection => {
                     if let Err(error) = ended {
@@ -117,7 +122,7 @@ pub async fn http_serve(
                 }
                 () = cancelled.cancelled() => {}
             }
-            drop(permit);
+            drop(place);
         });
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::task::{Endpoint, Health};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::consul::{catalog_service, health_service, services};
 use super::prometheus::{TargetFilter, targets};
 use super::*;
-use crate::table::tests::{endpoint, facts, key, name, table_of, web};
+use crate::table::tests::{endpoint, facts, key, name, table_of, table_steps, web};
 use crate::table::{NamesTable, ServiceFacts};
 
 fn asked(text: &str) -> ServiceQuery {
@@ -40,6 +41,27 @@ fn no_two_services_have_one_name() {
     assert_eq!(named, ["a-b_c", "a_b-c", "a_b_c", "a--b_c"]);
     for impossible in ["", "web", "_", "a_b_c_d", "Web_ann", "web.ann", "a__b"] {
         assert_eq!(ServiceQuery::parse(&name("alpha"), impossible), None, "{impossible}");
+    }
+}
+
+proptest! {
+    /// A client that waits for another list sleeps as long as its index stays.
+    #[test]
+    fn the_index_of_a_list_moves_with_what_it_shows(steps in table_steps()) {
+        let mut table = table_of(&[], Vec::new());
+        for (version, one) in (2..).zip(&steps) {
+            let look = |table: &NamesTable| {
+                let cell = table.cell("alpha").unwrap();
+                (services(cell), cell.list_index())
+            };
+            let before = look(&table);
+            let changes = one.apply(&mut table, version);
+            let after = look(&table);
+            if before.0 != after.0 {
+                prop_assert!(after.1 > before.1 && !changes.listed.is_empty(), "after {:?}", one);
+            }
+            prop_assert_eq!(before.1 != after.1, !changes.listed.is_empty(), "after {:?}", one);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The services of one cell, changed step by step as its journal goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use borough_model::task::Endpoint;
 use borough_model::{JobId, Name, NodeId, TaskId};
 use borough_store::Cursor;
 
-use super::{AddressOwner, NamesChanges, Service, ServiceEndpoint, ServiceKey, TableIndex};
+use super::{AddressOwner, ListedName, NamesChanges, Service, ServiceEndpoint, ServiceKey, TableIndex};
 
 /// What the views show of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +50,16 @@ pub struct NodePlace {
     pub is_draining: bool,
 }
 
+/// What becomes of an endpoint, as others see it.
+struct EndpointShown<'e> {
+    /// As it was.
+    endpoint: Option<&'e ServiceEndpoint>,
+    /// Whether the views answer something else now.
+    shows: bool,
+    /// Whether lists of services do, too.
+    lists: bool,
+}
+
 /// What has happened to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedJobEvent {
@@ -74,6 +84,9 @@ pub struct ListedCell {
     pub endpoints: Vec<(Endpoint, i64)>,
 }
 
+/// How many endpoints of each service are on a node, by the name of the node.
+pub(super) type NodeServices = BTreeMap<Name, BTreeMap<(Name, Name), usize>>;
+
 /// The services of one cell.
 #[derive(Clone, Debug)]
 pub struct CellTable {
@@ -85,7 +98,11 @@ pub struct CellTable {
     /// The least index of a service that does not exist.
     missing_index: TableIndex,
     services: BTreeMap<(Name, Name), Service>,
+    /// The names of the jobs that have a name.
+    names: BTreeMap<JobId, (Name, Name)>,
     nodes: BTreeMap<Name, (NodeId, Arc<NodePlace>)>,
+    /// How many endpoints of each service are on a node.
+    on_node: NodeServices,
     address_changes: Vec<AddressChange>,
 }
 
@@ -97,7 +114,9 @@ impl CellTable {
             list_index: TableIndex::default(),
             missing_index: TableIndex::default(),
             services: BTreeMap::new(),
+            names: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            on_node: BTreeMap::new(),
             address_changes: Vec::new(),
         }
     }
@@ -167,6 +186,7 @@ impl CellTable {
         let mut next = Self::new(self.name.clone());
         next.nodes = rows.nodes.into_iter().map(|(node, id, place)| (node, (id, Arc::new(place)))).collect();
         for ((user, job), facts) in rows.jobs {
+            next.names.insert(facts.job, (user.clone(), job.clone()));
             next.services.insert((user, job), Service::new(facts, index));
         }
         for (endpoint, healthy_ms) in rows.endpoints {
@@ -199,7 +219,12 @@ impl CellTable {
         next.list_index = if is_listed_alike { self.list_index } else { index };
         next.missing_index = if is_listed_alike { self.missing_index } else { index };
         if !is_listed_alike {
-            changes.lists.insert(self.name.clone());
+            for key in &changes.services {
+                let name = (key.user.clone(), key.job.clone());
+                let known = [self.services.get(&name), next.services.get(&name)];
+                let ports = known.into_iter().flatten().flat_map(Service::ports).cloned();
+                changes.listed.extend(listed_names(key, ports));
+            }
         }
         next.cursor = Some(cursor);
         *self = next;
@@ -214,24 +239,30 @@ impl CellTable {
         healthy_ms: i64,
         cursor: Cursor,
     ) -> NamesChanges {
-        let place = self.nodes.get(&endpoint.node).map(|(_, place)| Arc::clone(place)).unwrap_or_default();
+        let place = self.place_of_node(&endpoint.node);
         let endpoint_of = ServiceEndpoint::new(endpoint, revision, healthy_ms, place);
         let name = (endpoint.user.clone(), endpoint.job.clone());
         let owner = (self.key(&name.0, &name.1), endpoint.task.index);
         let address = endpoint_of.host.address();
         let service = self.services.entry(name).or_default();
-        let (before, changes) = service.put(endpoint_of);
+        let Some(put) = service.put(endpoint_of) else { return NamesChanges::default() };
+        let before = put.before.as_deref();
         let address_before = before.and_then(|before| before.host.address());
         if address_before != address {
             let lacks = address_before.map(|address| AddressChange::Lacks(address, owner.clone()));
             let has = address.map(|address| AddressChange::Has(address, owner.clone()));
             self.address_changes.extend(lacks.into_iter().chain(has));
         }
-        if !changes {
-            return NamesChanges::default();
+        if before.map(|before| &before.node) != Some(&endpoint.node) {
+            let service = (endpoint.user.clone(), endpoint.job.clone());
+            before.inspect(|before| self.node_lacks(&before.node, &service));
+            *self.on_node.entry(endpoint.node.clone()).or_default().entry(service).or_default() += 1;
         }
-        service.index_set(service.index().next_at(TableIndex::of(cursor)));
-        NamesChanges { services: [owner.0].into(), ..NamesChanges::default() }
+        self.endpoint_changed(
+            owner.0,
+            EndpointShown { endpoint: before, shows: put.shows, lists: put.lists },
+            cursor,
+        )
     }
 
     /// Removes a withdrawn endpoint.
@@ -248,11 +279,52 @@ impl CellTable {
             return NamesChanges::default();
         };
         let Some(removed) = service.remove(task, revision) else { return NamesChanges::default() };
-        service.index_set(service.index().next_at(TableIndex::of(cursor)));
+        let endpoint = &removed.endpoint;
         let owner = (key.clone(), task.index);
         self.address_changes
-            .extend(removed.host.address().map(|address| AddressChange::Lacks(address, owner)));
-        NamesChanges { services: [key].into(), ..NamesChanges::default() }
+            .extend(endpoint.host.address().map(|address| AddressChange::Lacks(address, owner)));
+        self.node_lacks(&endpoint.node, &(user.clone(), job.clone()));
+        let shown = EndpointShown { endpoint: Some(endpoint), shows: true, lists: removed.lists };
+        self.endpoint_changed(key, shown, cursor)
+    }
+
+    /// Records at the service that an endpoint of it has changed.
+    fn endpoint_changed(
+        &mut self,
+        key: ServiceKey,
+        shown: EndpointShown<'_>,
+        cursor: Cursor,
+    ) -> NamesChanges {
+        let at = TableIndex::of(cursor);
+        let mut changes = NamesChanges::default();
+        let Some(service) = self.services.get_mut(&(key.user.clone(), key.job.clone())) else {
+            return changes;
+        };
+        if shown.lists {
+            let ports_before = shown.endpoint.into_iter().flat_map(|endpoint| &endpoint.ports);
+            let ports = service.ports().chain(ports_before.map(|port| &port.name)).cloned();
+            changes.listed = listed_names(&key, ports);
+            self.list_index = self.list_index.next_at(at);
+        }
+        if shown.shows {
+            service.index_set(service.index().next_at(at));
+            changes.services.insert(key);
+        }
+        changes
+    }
+
+    /// Counts one endpoint of a service on a node less.
+    fn node_lacks(&mut self, node: &Name, service: &(Name, Name)) {
+        let Some(services) = self.on_node.get_mut(node) else { return };
+        if let Some(count) = services.get_mut(service) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                services.remove(service);
+            }
+        }
+        if services.is_empty() {
+            self.on_node.remove(node);
+        }
     }
 
     /// Puts the facts of a job. A name passes on to the job that was created with it last.
@@ -268,25 +340,33 @@ impl CellTable {
         let name = (user.clone(), job.clone());
         let at = TableIndex::of(cursor);
         let mut changes = NamesChanges::default();
+        let id = facts.job;
         match self.services.get_mut(&name) {
             None => {
-                self.services.insert(name, Service::new(facts, self.missing_index.next_at(at)));
-                changes.lists.insert(self.name.clone());
+                changes.listed = listed_names(&key, facts.ports.iter().cloned());
+                self.services.insert(name.clone(), Service::new(facts, self.missing_index.next_at(at)));
             }
             Some(service) => {
-                if service.facts().job != facts.job && event == NamedJobEvent::Changed {
+                let before = service.facts();
+                if before.job != id && event == NamedJobEvent::Changed {
                     return changes;
                 }
-                if !service.facts().lists_as(&facts) {
-                    changes.lists.insert(self.name.clone());
+                if !before.lists_as(&facts) {
+                    let ports = service.ports().chain(&facts.ports).cloned();
+                    changes.listed = listed_names(&key, ports);
                 }
+                let job_before = before.job;
                 if !service.facts_set(facts) {
                     return changes;
                 }
                 service.index_set(service.index().next_at(at));
+                if job_before != id {
+                    self.names.remove(&job_before);
+                }
             }
         }
-        if !changes.lists.is_empty() {
+        self.names.insert(id, name);
+        if !changes.listed.is_empty() {
             self.list_index = self.list_index.next_at(at);
         }
         changes.services.insert(key);
@@ -300,11 +380,13 @@ impl CellTable {
 
     /// Removes the service of a job that is no more.
     pub fn job_remove(&mut self, job: JobId, cursor: Cursor) -> NamesChanges {
-        let found = self.services.iter().find(|(_, service)| service.facts().job == job);
-        let Some(name) = found.map(|(name, _)| name.clone()) else { return NamesChanges::default() };
+        let Some(name) = self.names.remove(&job) else { return NamesChanges::default() };
         let key = self.key(&name.0, &name.1);
+        let mut listed = BTreeSet::new();
         if let Some(service) = self.services.remove(&name) {
+            listed = listed_names(&key, service.ports().cloned());
             for endpoint in service.endpoints() {
+                self.node_lacks(&endpoint.node, &name);
                 let owner = (key.clone(), endpoint.task.index);
                 let gone = endpoint.host.address().map(|address| AddressChange::Lacks(address, owner));
                 self.address_changes.extend(gone);
@@ -313,7 +395,7 @@ impl CellTable {
             self.missing_index = self.missing_index.next_at(at);
             self.list_index = self.list_index.next_at(at);
         }
-        NamesChanges { services: [key].into(), lists: [self.name.clone()].into() }
+        NamesChanges { services: [key].into(), listed }
     }
 
     /// Puts what is known of a node, and passes it on to its endpoints.
@@ -325,17 +407,15 @@ impl CellTable {
         let place = Arc::new(place);
         self.nodes.insert(node.clone(), (id, Arc::clone(&place)));
         let at = TableIndex::of(cursor);
-        for ((user, job), service) in &mut self.services {
+        for (user, job) in self.on_node.get(node).into_iter().flat_map(BTreeMap::keys) {
+            let Some(service) = self.services.get_mut(&(user.clone(), job.clone())) else { continue };
             let on_node = service.endpoints().iter().filter(|endpoint| endpoint.node == *node);
             let moved: Vec<ServiceEndpoint> = on_node
                 .map(|known| ServiceEndpoint { place: Arc::clone(&place), ..(**known).clone() })
                 .collect();
-            if moved.is_empty() {
-                continue;
-            }
             let mut shows = false;
             for endpoint in moved {
-                shows |= service.put(endpoint).1;
+                shows |= service.put(endpoint).is_some_and(|put| put.shows);
             }
             if shows {
                 service.index_set(service.index().next_at(at));
@@ -351,8 +431,26 @@ impl CellTable {
         self.nodes.retain(|_, (id, _)| *id != node);
     }
 
+    /// What it keeps apart from the services: the names by job, and how many endpoints of each service a node has.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> (&BTreeMap<JobId, (Name, Name)>, &NodeServices) {
+        (&self.names, &self.on_node)
+    }
+
+    /// Where a node is, as its endpoints have it.
+    pub(super) fn place_of_node(&self, node: &Name) -> Arc<NodePlace> {
+        self.nodes.get(node).map(|(_, place)| Arc::clone(place)).unwrap_or_default()
+    }
+
     /// The names of the nodes, and what is known of them.
     pub fn nodes(&self) -> impl Iterator<Item = (&Name, &NodePlace)> {
         self.nodes.iter().map(|(node, (_, place))| (node, &**place))
     }
+}
+
+/// A service and these ports of it, as lists have them.
+fn listed_names(key: &ServiceKey, ports: impl Iterator<Item = Name>) -> BTreeSet<ListedName> {
+    let whole = ListedName { service: key.clone(), port: None };
+    let of_port = |port| ListedName { service: key.clone(), port: Some(port) };
+    ports.map(of_port).chain([whole]).collect()
 }

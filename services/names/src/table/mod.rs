@@ -42,19 +42,33 @@ impl fmt::Display for ServiceKey {
     }
 }
 
+/// A service, or one of its ports, as lists of services have it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedName {
+    pub service: ServiceKey,
+    /// Absent: the service as a whole.
+    pub port: Option<Name>,
+}
+
 /// What a step has changed: whom it concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesChanges {
     /// Services with another answer.
     pub services: BTreeSet<ServiceKey>,
-    /// Cells with another list of services: their names, ports or labels.
-    pub lists: BTreeSet<Name>,
+    /// What lists of services show otherwise: another name, port or label. What is gone is here too.
+    pub listed: BTreeSet<ListedName>,
 }
 
 impl NamesChanges {
     /// Returns true if nothing has changed.
     pub fn is_empty(&self) -> bool {
-        self.services.is_empty() && self.lists.is_empty()
+        self.services.is_empty() && self.listed.is_empty()
+    }
+
+    /// Adds what another step has changed.
+    pub fn extend(&mut self, other: Self) {
+        self.services.extend(other.services);
+        self.listed.extend(other.listed);
     }
 }
 

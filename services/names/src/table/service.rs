@@ -95,63 +95,93 @@ impl Service {
         self.index = index;
     }
 
-    /// Puts an endpoint. Returns the one in its place before, and whether the views answer something else now.
-    pub(super) fn put(&mut self, endpoint: ServiceEndpoint) -> (Option<Arc<ServiceEndpoint>>, bool) {
+    /// Returns true if the job has ended and nothing of it serves: no list has it.
+    pub fn is_over(&self) -> bool {
+        !self.facts.is_live && self.endpoints.is_empty()
+    }
+
+    /// Puts an endpoint, unless a newer row of its task is there.
+    pub(super) fn put(&mut self, endpoint: ServiceEndpoint) -> Option<EndpointPut> {
         let is_healthy = usize::from(endpoint.health == Health::Healthy);
         match self.place_of(endpoint.task.index) {
             Err(at) => {
+                let was_over = self.is_over();
                 self.healthy += is_healthy;
-                self.ports_count(&endpoint, PortChange::Added);
+                let lists = self.ports_add(&endpoint);
                 self.endpoints.insert(at, Arc::new(endpoint));
-                (None, true)
+                Some(EndpointPut { before: None, shows: true, lists: lists || was_over })
             }
             Ok(at) => {
-                let Some(known) = self.endpoints.get_mut(at) else { return (None, false) };
+                let known = self.endpoints.get_mut(at)?;
                 if known.task == endpoint.task && known.revision > endpoint.revision {
-                    return (Some(Arc::clone(known)), false);
+                    return None;
                 }
-                let changes = !known.shows_as(&endpoint);
+                let shows = !known.shows_as(&endpoint);
                 self.healthy -= usize::from(known.health == Health::Healthy);
                 self.healthy += is_healthy;
                 let endpoint = Arc::new(endpoint);
                 let before = std::mem::replace(known, Arc::clone(&endpoint));
-                self.ports_count(&before, PortChange::Removed);
-                self.ports_count(&endpoint, PortChange::Added);
-                (Some(before), changes)
+                let mut lists = self.ports_add(&endpoint);
+                lists |= self.ports_remove(&before);
+                Some(EndpointPut { before: Some(before), shows, lists })
             }
         }
     }
 
     /// Removes the endpoint of a task, unless a newer row has published it since.
-    pub(super) fn remove(&mut self, task: TaskId, revision: u64) -> Option<Arc<ServiceEndpoint>> {
+    pub(super) fn remove(&mut self, task: TaskId, revision: u64) -> Option<EndpointRemoved> {
         let at = self.place_of(task.index).ok()?;
         let known = self.endpoints.get(at)?;
         if known.task != task || known.revision > revision {
             return None;
         }
-        let removed = self.endpoints.remove(at);
-        self.healthy -= usize::from(removed.health == Health::Healthy);
-        self.ports_count(&removed, PortChange::Removed);
-        Some(removed)
+        let endpoint = self.endpoints.remove(at);
+        self.healthy -= usize::from(endpoint.health == Health::Healthy);
+        let lists = self.ports_remove(&endpoint) || self.is_over();
+        Some(EndpointRemoved { endpoint, lists })
     }
 
-    fn ports_count(&mut self, endpoint: &ServiceEndpoint, change: PortChange) {
+    /// Counts the ports of an endpoint. Returns true if the service has another port now.
+    fn ports_add(&mut self, endpoint: &ServiceEndpoint) -> bool {
+        let mut is_other = false;
         for port in &endpoint.ports {
             let count = self.with_port.entry(port.name.clone()).or_default();
-            match change {
-                PortChange::Added => *count += 1,
-                PortChange::Removed => *count = count.saturating_sub(1),
-            }
+            *count += 1;
+            is_other |= *count == 1 && !self.facts.ports.contains(&port.name);
+        }
+        is_other
+    }
+
+    /// Counts the ports of an endpoint no longer. Returns true if the service lacks a port now.
+    fn ports_remove(&mut self, endpoint: &ServiceEndpoint) -> bool {
+        let mut lacks = false;
+        for port in &endpoint.ports {
+            let Some(count) = self.with_port.get_mut(&port.name) else { continue };
+            *count = count.saturating_sub(1);
             if *count == 0 {
                 self.with_port.remove(&port.name);
+                lacks |= !self.facts.ports.contains(&port.name);
             }
         }
+        lacks
     }
 }
 
-/// What becomes of the ports of an endpoint.
-#[derive(Clone, Copy)]
-enum PortChange {
-    Added,
-    Removed,
+/// What has come of putting an endpoint.
+#[derive(Debug)]
+pub(super) struct EndpointPut {
+    /// The endpoint of the task before.
+    pub(super) before: Option<Arc<ServiceEndpoint>>,
+    /// Whether the views answer something else now.
+    pub(super) shows: bool,
+    /// Whether lists of services do, too.
+    pub(super) lists: bool,
+}
+
+/// An endpoint that was removed.
+#[derive(Debug)]
+pub(super) struct EndpointRemoved {
+    pub(super) endpoint: Arc<ServiceEndpoint>,
+    /// Whether lists of services show something else now.
+    pub(super) lists: bool,
 }

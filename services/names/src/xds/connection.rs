@@ -2,15 +2,16 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::listen::{ConnectionPlace, ConnectionPlaces};
 
 /// How long a connection may take to begin.
 const BEGIN_WAIT: Duration = Duration::from_secs(10);
@@ -27,28 +28,27 @@ const WAITING_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct PlacedStream {
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    _place: ConnectionPlace,
 }
 
-/// Accepts at most `places` connections at a time. More are closed at once.
+/// Accepts as many connections at a time as there are places. More are closed at once.
 pub(super) fn connections(
     listener: TcpListener,
-    places: usize,
+    places: ConnectionPlaces,
     cancelled: CancellationToken,
 ) -> mpsc::Receiver<io::Result<PlacedStream>> {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     tokio::spawn(async move {
-        let room = Arc::new(Semaphore::new(places));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = cancelled.cancelled() => return,
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, client)) = accepted else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+            let Some(place) = places.take(client.ip()) else { continue };
             stream.set_nodelay(true).ok();
             let sender = sender.clone();
             tokio::spawn(async move {
@@ -128,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn more_connections_than_places_are_closed_and_a_place_is_free_again() {
         let (listener, address) = listener().await;
-        let mut accepted = connections(listener, 1, CancellationToken::new());
+        let mut accepted = connections(listener, ConnectionPlaces::new(1), CancellationToken::new());
         let mut first = TcpStream::connect(address).await.unwrap();
         first.write_all(PREFACE).await.unwrap();
         let held = accepted.recv().await.unwrap().unwrap();
@@ -153,7 +153,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_does_not_begin_is_closed() {
         let (listener, address) = listener().await;
-        let mut accepted = connections(listener, 8, CancellationToken::new());
+        let mut accepted = connections(listener, ConnectionPlaces::new(8), CancellationToken::new());
         for begin in [&b""[..], &PREFACE[..10], b"GET / HTTP/1.1\r\n\r\n........"] {
             let mut client = TcpStream::connect(address).await.unwrap();
             client.write_all(begin).await.unwrap();

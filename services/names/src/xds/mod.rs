@@ -4,6 +4,7 @@
 //! That is the target of a gRPC client, as in `xds:///web.ann.alpha`. Each stream is a pure state machine
 //! ([`stream::AdsStream`]).
 
+mod budget;
 mod connection;
 mod name;
 mod resource;
@@ -14,7 +15,9 @@ mod subscription;
 pub use name::{XdsKind, XdsName};
 pub use resource::{XdsResource, xds_resource};
 pub use server::{XdsListener, xds_serve};
-pub use stream::{AdsMode, AdsRequest, AdsResponse, AdsStream, NAMES_MAX, RefusedResponse, TooManyNames};
+pub use stream::{
+    AdsMode, AdsRequest, AdsResponse, AdsStream, FollowChange, NAMES_MAX, RefusedResponse, TooManyNames,
+};
 pub use subscription::GivenResource;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::Name;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
     AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
 };
@@ -20,16 +21,19 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::budget::{NamesBudget, NamesLease};
 use super::connection::connections;
-use super::stream::{AdsMode, AdsRequest, AdsResponse, AdsStream, version_text};
-use crate::hub::{HubFollower, HubKey};
-use crate::listen::{BindError, connections_max, tcp_bind};
+use super::stream::{AdsMode, AdsRequest, AdsResponse, AdsStream, FollowChange, version_text};
+use crate::hub::HubFollower;
+use crate::listen::{BindError, ConnectionPlaces, connections_max, tcp_bind};
 use crate::service::NamesShared;
 
 /// Connections at a time. A client of gRPC or a proxy has one.
 const CONNECTIONS_MAX: usize = 16_384;
 /// Streams at a time.
 const STREAMS_MAX: usize = 20_000;
+/// Names that all streams together keep. One costs about 400 bytes.
+const NAMES_ALL_MAX: usize = 1_000_000;
 /// Streams of one connection.
 const STREAMS_PER_CONNECTION_MAX: u32 = 1_000;
 /// Responses that wait for a client that does not read.
@@ -65,10 +69,12 @@ impl XdsListener {
 
 /// Answers until `cancelled`.
 pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelled: CancellationToken) {
-    let server =
-        XdsServer { shared, room: Arc::new(Semaphore::new(STREAMS_MAX)), cancelled: cancelled.clone() };
+    let cells = shared.cells().cloned().collect();
+    let room = Arc::new(Semaphore::new(STREAMS_MAX));
+    let budget = NamesBudget::new(NAMES_ALL_MAX);
+    let server = XdsServer { shared, cells, room, budget, cancelled: cancelled.clone() };
     let service = AggregatedDiscoveryServiceServer::new(server).max_decoding_message_size(REQUEST_BYTES_MAX);
-    let places = connections_max(CONNECTIONS_MAX);
+    let places = ConnectionPlaces::new(connections_max(CONNECTIONS_MAX));
     let incoming = ReceiverStream::new(connections(listener.listener, places, cancelled.clone()));
     let served = Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE))
@@ -84,7 +90,9 @@ pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelle
 #[derive(Clone)]
 struct XdsServer {
     shared: Arc<NamesShared>,
+    cells: Arc<[Name]>,
     room: Arc<Semaphore>,
+    budget: NamesBudget,
     cancelled: CancellationToken,
 }
 
@@ -130,7 +138,8 @@ impl XdsServer {
         let (sender, receiver) = mpsc::channel(UNREAD_MAX);
         let task = StreamTask {
             shared: Arc::clone(&self.shared),
-            stream: AdsStream::new(mode),
+            stream: AdsStream::new(mode, Arc::clone(&self.cells)),
+            names: self.budget.lease(),
             follower: self.shared.hub.follower(),
             sender,
             _permit: permit,
@@ -152,6 +161,7 @@ impl XdsServer {
 struct StreamTask {
     shared: Arc<NamesShared>,
     stream: AdsStream,
+    names: NamesLease,
     follower: HubFollower,
     sender: mpsc::Sender<Result<AdsResponse, Status>>,
     _permit: OwnedSemaphorePermit,
@@ -163,11 +173,12 @@ impl StreamTask {
             let stepped = tokio::select! {
                 request = requests.next() => match request {
                     Some(Ok(request)) => self.request(request),
-                    Some(Err(_)) | None => return,
+                    // Such as a request that is too large.
+                    Some(Err(status)) => Err(status),
+                    None => return,
                 },
                 changed = self.follower.changed() => {
-                    let Self { shared, stream, .. } = &mut self;
-                    shared.read(|table| stream.changed(&changed, table));
+                    self.stream.changed(&changed);
                     Ok(())
                 }
                 // The client is gone.
@@ -177,8 +188,14 @@ impl StreamTask {
                 self.sender.send(Err(status)).await.ok();
                 return;
             }
-            let Self { shared, stream, .. } = &mut self;
-            for response in shared.read(|table| stream.responses(table)).unwrap_or_default() {
+            let Self { shared, stream, names, .. } = &mut self;
+            let responses = shared.read(|table| stream.responses(table)).unwrap_or_default();
+            // Names that the client has not asked for count too: those of a list.
+            if let Err(error) = names.hold(stream.names()) {
+                self.sender.send(Err(Status::resource_exhausted(error.to_string()))).await.ok();
+                return;
+            }
+            for response in responses {
                 self.shared.metrics.xds_responses.inc();
                 if self.sender.send(Ok(response)).await.is_err() {
                     return;
@@ -191,24 +208,21 @@ impl StreamTask {
     /// response, so that no change is missed.
     fn request(&mut self, request: AdsRequest) -> Result<(), Status> {
         let Self { shared, stream, follower, .. } = self;
-        let taken = shared.read(|table| stream.request(request, table));
-        let taken =
-            taken.ok_or_else(|| Status::unavailable("the name service has not read every cell yet"))?;
+        let taken = stream.request(request);
         let refused = taken.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         if let Some(refused) = refused {
             shared.metrics.xds_refused_count(refused.kind.label());
             let detail: String = refused.detail.chars().take(LOGGED_MAX).collect();
             tracing::warn!(resource = refused.kind.label(), detail, "a client of xDS has refused a response");
         }
-        follower_update(follower, stream);
+        for change in stream.follow_changes() {
+            match change {
+                FollowChange::Begin(key) => follower.follow(key),
+                FollowChange::End(key) => follower.leave(&key),
+            }
+        }
         Ok(())
     }
-}
-
-/// Makes the follower follow what the stream follows.
-fn follower_update(follower: &mut HubFollower, stream: &AdsStream) {
-    let wanted: std::collections::BTreeSet<&HubKey> = stream.followed().collect();
-    follower.follow_exactly(&wanted);
 }
 
 fn refusal_of(status: RefusalStatus) -> String {

@@ -4,10 +4,13 @@
 //! the next one, so that a client that never acknowledges costs one response per type.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_model::Name;
 
 use super::name::{XdsKind, XdsName};
 use super::subscription::{GivenResource, Subscription, SubscriptionBatch};
-use crate::hub::HubKey;
+use crate::hub::{HubChange, HubKey};
 use crate::table::NamesTable;
 
 /// The most names that a stream may follow of one type.
@@ -83,25 +86,48 @@ enum SubscriptionScope {
     Named,
 }
 
+/// A change of what a stream follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowChange {
+    Begin(HubKey),
+    End(HubKey),
+}
+
 /// What a stream follows, and what its client has.
 #[derive(Debug)]
 pub struct AdsStream {
     mode: AdsMode,
+    /// The cells of the table.
+    cells: Arc<[Name]>,
     kinds: BTreeMap<XdsKind, Subscription>,
     /// Which names follow a service.
     followed: BTreeMap<HubKey, BTreeSet<(XdsKind, String)>>,
+    /// What has come to that, and what has gone, since they were taken.
+    follow_changes: Vec<FollowChange>,
     nonce: u64,
 }
 
 impl AdsStream {
-    /// A stream that follows nothing yet.
-    pub fn new(mode: AdsMode) -> Self {
-        Self { mode, kinds: BTreeMap::new(), followed: BTreeMap::new(), nonce: 0 }
+    /// A stream over a table of these cells. It follows nothing yet.
+    pub fn new(mode: AdsMode, cells: Arc<[Name]>) -> Self {
+        Self {
+            mode,
+            cells,
+            kinds: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            follow_changes: Vec::new(),
+            nonce: 0,
+        }
     }
 
-    /// Everything that it follows.
-    pub fn followed(&self) -> impl Iterator<Item = &HubKey> {
-        self.followed.keys()
+    /// Takes the changes of what it follows since the last call, in their order.
+    pub fn follow_changes(&mut self) -> Vec<FollowChange> {
+        std::mem::take(&mut self.follow_changes)
+    }
+
+    /// How many names it keeps of all types. A name that the client wants and has heard of counts twice.
+    pub fn names(&self) -> usize {
+        self.kinds.values().map(Subscription::names).sum()
     }
 
     /// Takes a request. Returns the response that it refuses, if any. A request for a type that is not served changes
@@ -109,11 +135,7 @@ impl AdsStream {
     ///
     /// # Errors
     /// The client wants too many names.
-    pub fn request(
-        &mut self,
-        request: AdsRequest,
-        table: &NamesTable,
-    ) -> Result<Option<RefusedResponse>, TooManyNames> {
+    pub fn request(&mut self, request: AdsRequest) -> Result<Option<RefusedResponse>, TooManyNames> {
         let Some(kind) = XdsKind::of_type_url(&request.type_url) else { return Ok(None) };
         let subscription = self.kinds.entry(kind).or_default();
         let is_about_last = subscription.unacknowledged.as_ref() == Some(&request.nonce);
@@ -126,19 +148,14 @@ impl AdsStream {
             return Ok(None);
         }
         match self.mode {
-            AdsMode::StateOfTheWorld => self.names_replace(kind, request, table)?,
-            AdsMode::Incremental => self.names_change(kind, request, table)?,
+            AdsMode::StateOfTheWorld => self.names_replace(kind, request)?,
+            AdsMode::Incremental => self.names_change(kind, request)?,
         }
         Ok(refused)
     }
 
     /// Sets the names of a type.
-    fn names_replace(
-        &mut self,
-        kind: XdsKind,
-        request: AdsRequest,
-        table: &NamesTable,
-    ) -> Result<(), TooManyNames> {
+    fn names_replace(&mut self, kind: XdsKind, request: AdsRequest) -> Result<(), TooManyNames> {
         let mut names: BTreeSet<String> = request.names.into_iter().collect();
         let subscription = self.kinds.entry(kind).or_default();
         let is_first = !std::mem::replace(&mut subscription.is_known, true);
@@ -152,21 +169,13 @@ impl AdsStream {
         subscription.must_answer |= kind.is_complete_state() && (is_first || !added.is_empty());
         self.names_left(kind, &left);
         self.names_added(kind, added);
-        self.scope_set(
-            kind,
-            if wants_all { SubscriptionScope::Everything } else { SubscriptionScope::Named },
-            table,
-        );
+        let everything = SubscriptionScope::Everything;
+        self.scope_set(kind, if wants_all { everything } else { SubscriptionScope::Named });
         Ok(())
     }
 
     /// Adds and removes names of a type.
-    fn names_change(
-        &mut self,
-        kind: XdsKind,
-        mut request: AdsRequest,
-        table: &NamesTable,
-    ) -> Result<(), TooManyNames> {
+    fn names_change(&mut self, kind: XdsKind, mut request: AdsRequest) -> Result<(), TooManyNames> {
         let subscription = self.kinds.entry(kind).or_default();
         let is_first = !std::mem::replace(&mut subscription.is_known, true);
         let is_wildcard = subscription.is_wildcard;
@@ -176,6 +185,7 @@ impl AdsStream {
         request.names.retain(|name| name != WILDCARD);
         let new = request.names.iter().filter(|name| !subscription.wanted().contains(*name)).count();
         bound(subscription.wanted().len().saturating_add(new))?;
+        bound(request.versions.len())?;
         // A client waits for an answer to its wish for everything, even if there is nothing.
         subscription.must_answer |= wants_all && !is_wildcard;
         // A name that is asked for again must be answered again.
@@ -189,11 +199,8 @@ impl AdsStream {
         }
         self.names_left(kind, &request.left);
         self.names_added(kind, request.names);
-        self.scope_set(
-            kind,
-            if wants_all { SubscriptionScope::Everything } else { SubscriptionScope::Named },
-            table,
-        );
+        let everything = SubscriptionScope::Everything;
+        self.scope_set(kind, if wants_all { everything } else { SubscriptionScope::Named });
         Ok(())
     }
 
@@ -201,58 +208,75 @@ impl AdsStream {
         for name in &names {
             if let Some(parsed) = XdsName::parse(name) {
                 let key = HubKey::Service(parsed.key);
-                self.followed.entry(key).or_default().insert((kind, name.clone()));
+                self.follow(key, (kind, name.clone()));
             }
         }
         self.kinds.entry(kind).or_default().want(names);
     }
 
     fn names_left(&mut self, kind: XdsKind, names: &[String]) {
-        let subscription = self.kinds.entry(kind).or_default();
         for name in names {
-            subscription.leave(name);
+            self.kinds.entry(kind).or_default().leave(name);
             let Some(parsed) = XdsName::parse(name) else { continue };
-            let key = HubKey::Service(parsed.key);
-            if let Some(followers) = self.followed.get_mut(&key) {
-                followers.remove(&(kind, name.clone()));
-                if followers.is_empty() {
-                    self.followed.remove(&key);
-                }
-            }
+            self.unfollow(HubKey::Service(parsed.key), &(kind, name.clone()));
+        }
+    }
+
+    fn follow(&mut self, key: HubKey, by: (XdsKind, String)) {
+        let followers = self.followed.entry(key.clone()).or_default();
+        if followers.is_empty() {
+            self.follow_changes.push(FollowChange::Begin(key));
+        }
+        followers.insert(by);
+    }
+
+    fn unfollow(&mut self, key: HubKey, by: &(XdsKind, String)) {
+        let Some(followers) = self.followed.get_mut(&key) else { return };
+        followers.remove(by);
+        if followers.is_empty() {
+            self.followed.remove(&key);
+            self.follow_changes.push(FollowChange::End(key));
         }
     }
 
     /// Begins or ends to follow everything of a type. Only clusters are served that way: a proxy has its listeners and
     /// routes of its own, and asks for the endpoints of each cluster.
-    fn scope_set(&mut self, kind: XdsKind, scope: SubscriptionScope, table: &NamesTable) {
+    fn scope_set(&mut self, kind: XdsKind, scope: SubscriptionScope) {
         let subscription = self.kinds.entry(kind).or_default();
         let wants_all = scope == SubscriptionScope::Everything;
         subscription.is_wildcard = wants_all;
         let has_list = wants_all && kind == XdsKind::Cluster;
-        if std::mem::replace(&mut subscription.has_list, has_list) == has_list {
+        if !subscription.list_set(has_list) {
             return;
         }
-        for cell in table.cells() {
-            let key = HubKey::List(cell.name().clone());
+        let by = (kind, WILDCARD.to_owned());
+        let cells = Arc::clone(&self.cells);
+        for cell in cells.iter() {
             if has_list {
-                self.followed.entry(key).or_default().insert((kind, WILDCARD.to_owned()));
+                self.follow(HubKey::List(cell.clone()), by.clone());
             } else {
-                self.followed.remove(&key);
+                self.unfollow(HubKey::List(cell.clone()), &by);
             }
-        }
-        if has_list {
-            subscription.touch_all(table);
         }
     }
 
     /// Takes what has changed in the table.
-    pub fn changed(&mut self, changed: &BTreeSet<HubKey>, table: &NamesTable) {
-        for key in changed {
-            for (kind, name) in self.followed.get(key).into_iter().flatten() {
-                let Some(subscription) = self.kinds.get_mut(kind) else { continue };
-                match key {
-                    HubKey::Service(_) => subscription.touch(name),
-                    HubKey::List(_) => subscription.touch_all(table),
+    pub fn changed(&mut self, changed: &BTreeSet<HubChange>) {
+        for change in changed {
+            match change {
+                HubChange::Service(key) => {
+                    let followers = self.followed.get(&HubKey::Service(key.clone()));
+                    for (kind, name) in followers.into_iter().flatten() {
+                        if let Some(subscription) = self.kinds.get_mut(kind) {
+                            subscription.touch(name);
+                        }
+                    }
+                }
+                HubChange::Listed(listed) => {
+                    let name = XdsName { key: listed.service.clone(), port: listed.port.clone() };
+                    if let Some(subscription) = self.kinds.get_mut(&XdsKind::Cluster) {
+                        subscription.touch_listed(name.to_string());
+                    }
                 }
             }
         }

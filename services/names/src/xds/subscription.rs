@@ -39,11 +39,14 @@ pub(super) struct Subscription {
     /// Whether it wants everything.
     pub(super) is_wildcard: bool,
     /// Whether that is a list of ours. A proxy has its listeners and routes itself, and gets none for such a wish.
-    pub(super) has_list: bool,
+    has_list: bool,
     /// What the client has heard: a version, or that there is no such resource.
     sent: BTreeMap<String, Option<u64>>,
     /// Names to look at again.
     dirty: BTreeSet<String>,
+    /// Whether to look at the whole list again. That waits for the response: until then the stream follows the list, so
+    /// that no change is missed between the two.
+    is_list_dirty: bool,
     /// The response that the client has not acknowledged. Until then it gets no other.
     pub(super) unacknowledged: Option<String>,
     /// Whether a response is due even if nothing is in it.
@@ -54,6 +57,11 @@ impl Subscription {
     /// The names that it follows for the client's own sake.
     pub(super) fn wanted(&self) -> &BTreeSet<String> {
         &self.wanted
+    }
+
+    /// How many names it keeps, also those that the client does not want any more.
+    pub(super) fn names(&self) -> usize {
+        self.wanted.len().saturating_add(self.sent.len())
     }
 
     /// Adds names. The client gets each of them again, unless it has said which version it has.
@@ -90,8 +98,25 @@ impl Subscription {
         }
     }
 
-    /// Looks again at the list of everything.
-    pub(super) fn touch_all(&mut self, table: &NamesTable) {
+    /// Looks again at a name in the list of everything.
+    pub(super) fn touch_listed(&mut self, name: String) {
+        if self.has_list {
+            self.dirty.insert(name);
+        }
+    }
+
+    /// Begins or ends to follow the list of everything. Returns true if it is another state.
+    pub(super) fn list_set(&mut self, has_list: bool) -> bool {
+        let was = std::mem::replace(&mut self.has_list, has_list);
+        self.is_list_dirty |= has_list && !was;
+        was != has_list
+    }
+
+    /// Makes the whole list dirty, if that is due.
+    fn list_touch(&mut self, table: &NamesTable) {
+        if !std::mem::take(&mut self.is_list_dirty) {
+            return;
+        }
         let names = cluster_names(table);
         let gone = self.sent.keys().filter(|name| !names.contains(*name) && !self.wanted.contains(*name));
         self.dirty.extend(gone.cloned().collect::<Vec<_>>());
@@ -117,7 +142,11 @@ impl Subscription {
         kind: XdsKind,
         mode: AdsMode,
     ) -> Option<SubscriptionBatch> {
-        if self.unacknowledged.is_some() || (self.dirty.is_empty() && !self.must_answer) {
+        if self.unacknowledged.is_some() {
+            return None;
+        }
+        self.list_touch(table);
+        if self.dirty.is_empty() && !self.must_answer {
             return None;
         }
         let batch = if mode == AdsMode::StateOfTheWorld && kind.is_complete_state() {

@@ -11,12 +11,13 @@ use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint};
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use proptest::prelude::*;
 use prost::Message as _;
 
 use super::*;
-use crate::hub::HubKey;
-use crate::table::NamesTable;
-use crate::table::tests::{at, endpoint, facts, key, name, step, table_of, web};
+use crate::hub::{HubChange, HubKey};
+use crate::table::tests::{at, endpoint, facts, key, name, step, table_of, table_steps, web};
+use crate::table::{NamesChanges, NamesTable};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -33,11 +34,11 @@ struct Client {
 
 impl Client {
     fn new(mode: AdsMode) -> Self {
-        Self { stream: AdsStream::new(mode) }
+        Self { stream: stream_of(mode) }
     }
 
     fn request(&mut self, table: &NamesTable, request: AdsRequest) -> Vec<AdsResponse> {
-        assert_eq!(self.stream.request(request, table), Ok(None));
+        assert_eq!(self.stream.request(request), Ok(None));
         self.stream.responses(table)
     }
 
@@ -53,9 +54,20 @@ impl Client {
     }
 
     fn changed(&mut self, table: &NamesTable, job: &str) -> Vec<AdsResponse> {
-        self.stream.changed(&[HubKey::Service(key(job))].into(), table);
+        self.stream.changed(&[HubChange::Service(key(job))].into());
         self.stream.responses(table)
     }
+
+    /// What follows a step of the table.
+    fn stepped(&mut self, table: &NamesTable, changes: NamesChanges) -> Vec<AdsResponse> {
+        let services = changes.services.into_iter().map(HubChange::Service);
+        self.stream.changed(&services.chain(changes.listed.into_iter().map(HubChange::Listed)).collect());
+        self.stream.responses(table)
+    }
+}
+
+fn stream_of(mode: AdsMode) -> AdsStream {
+    AdsStream::new(mode, [name("alpha")].into())
 }
 
 fn one(responses: Vec<AdsResponse>) -> AdsResponse {
@@ -164,11 +176,11 @@ fn a_refusal_is_reported_once_and_its_resource_is_not_sent_again() {
         refusal: Some("duplicate address".to_owned()),
         ..asks(XdsKind::Endpoints, &["web.ann.alpha"])
     };
-    let refused = client.stream.request(refusal.clone(), &table).unwrap();
+    let refused = client.stream.request(refusal.clone()).unwrap();
     let wanted = RefusedResponse { kind: XdsKind::Endpoints, detail: "duplicate address".to_owned() };
     assert_eq!(refused, Some(wanted));
     assert_eq!(client.stream.responses(&table), []);
-    assert_eq!(client.stream.request(refusal, &table), Ok(None), "the same nonce again");
+    assert_eq!(client.stream.request(refusal), Ok(None), "the same nonce again");
     withdraw(&mut table, 0, 2);
     assert_eq!(one(client.changed(&table, "web")).resources.len(), 1);
 }
@@ -249,16 +261,76 @@ fn a_proxy_that_wants_everything_gets_each_cluster() {
     assert_eq!(given(&all), ["admin.web.ann.alpha", "http.web.ann.alpha", "web.ann.alpha"]);
     assert_eq!(client.acknowledge(&table, &all, &[]), []);
     let api = facts(3, &["grpc"]);
+    let came = step(&mut table, |cell| {
+        cell.job_put(&name("ann"), &name("api"), api, crate::table::NamedJobEvent::Created, at(2))
+    });
+    let more = one(client.stepped(&table, came));
+    assert_eq!(given(&more), ["admin.web.ann.alpha", "api.ann.alpha", "http.web.ann.alpha", "web.ann.alpha"]);
+    client.acknowledge(&table, &more, &[]);
+    let went = step(&mut table, |cell| cell.job_remove(JobId(3), at(3)));
+    assert_eq!(given(&one(client.stepped(&table, went))), given(&all));
+}
+
+proptest! {
+    /// Whatever happens, the changes of the table bring a client to what a look at the whole table shows.
+    #[test]
+    fn a_proxy_that_follows_the_list_has_it(
+        steps in table_steps(),
+        mode in prop_oneof![Just(AdsMode::StateOfTheWorld), Just(AdsMode::Incremental)],
+    ) {
+        let mut table = table_of(&[("web", facts(1, &["http"]))], Vec::new());
+        let mut client = Client::new(mode);
+        let mut last = one(client.request(&table, asks(XdsKind::Cluster, &["*"])));
+        let mut has = BTreeSet::new();
+        for (at, one) in (1..).zip([None].into_iter().chain(steps.iter().map(Some))) {
+            if let Some(one) = one {
+                let wanted: &[&str] = if mode == AdsMode::Incremental { &[] } else { &["*"] };
+                client.acknowledge(&table, &last, wanted);
+                let changes = one.apply(&mut table, at);
+                match client.stepped(&table, changes).pop() {
+                    Some(response) => last = response,
+                    None => {
+                        prop_assert_eq!(&has, &name::cluster_names(&table), "no response after {:?}", one);
+                        continue;
+                    }
+                }
+            }
+            if mode == AdsMode::StateOfTheWorld {
+                has.clear();
+            }
+            has.extend(last.resources.iter().map(|given| given.name.clone()));
+            last.removed.iter().for_each(|name| _ = has.remove(name));
+            prop_assert_eq!(&has, &name::cluster_names(&table), "after {:?}", one);
+        }
+    }
+}
+
+/// A list may change between a request and its response.
+#[test]
+fn a_change_before_the_first_response_is_in_it() {
+    let mut table = web();
+    let mut stream = stream_of(AdsMode::StateOfTheWorld);
+    stream.request(asks(XdsKind::Cluster, &[])).unwrap();
+    let api = facts(3, &["grpc"]);
     step(&mut table, |cell| {
         cell.job_put(&name("ann"), &name("api"), api, crate::table::NamedJobEvent::Created, at(2))
     });
-    client.stream.changed(&[HubKey::List(name("alpha"))].into(), &table);
-    let more = one(client.stream.responses(&table));
-    assert_eq!(given(&more), ["admin.web.ann.alpha", "api.ann.alpha", "http.web.ann.alpha", "web.ann.alpha"]);
-    client.acknowledge(&table, &more, &[]);
-    step(&mut table, |cell| cell.job_remove(JobId(3), at(3)));
-    client.stream.changed(&[HubKey::List(name("alpha"))].into(), &table);
-    assert_eq!(given(&one(client.stream.responses(&table))), given(&all));
+    assert_eq!(one(stream.responses(&table)).resources.len(), 2);
+}
+
+#[test]
+fn a_stream_says_what_it_begins_and_ends_to_follow() {
+    let mut stream = stream_of(AdsMode::Incremental);
+    let (service, list) = (HubKey::Service(key("web")), HubKey::List(name("alpha")));
+    stream.request(asks(XdsKind::Endpoints, &["web.ann.alpha"])).unwrap();
+    stream.request(asks(XdsKind::Cluster, &["web.ann.alpha", "*"])).unwrap();
+    let begun = [FollowChange::Begin(service.clone()), FollowChange::Begin(list.clone())];
+    assert_eq!(stream.follow_changes(), begun, "each once");
+    let leaves = |kind, left: &[&str]| AdsRequest { left: names(left), ..asks(kind, &[]) };
+    stream.request(leaves(XdsKind::Cluster, &["web.ann.alpha", "*"])).unwrap();
+    assert_eq!(stream.follow_changes(), [FollowChange::End(list)], "its endpoints are still followed");
+    stream.request(leaves(XdsKind::Endpoints, &["web.ann.alpha"])).unwrap();
+    assert_eq!(stream.follow_changes(), [FollowChange::End(service)]);
 }
 
 #[test]
@@ -309,10 +381,10 @@ fn ten_thousand_names_are_followed_and_more_are_refused() {
     let table = web();
     let many: Vec<String> = (0..NAMES_MAX).map(|number| format!("j{number}.ann.alpha")).collect();
     for mode in [AdsMode::StateOfTheWorld, AdsMode::Incremental] {
-        let mut stream = AdsStream::new(mode);
+        let mut stream = stream_of(mode);
         let request = AdsRequest { names: many.clone(), ..asks(XdsKind::Cluster, &[]) };
-        assert_eq!(stream.request(request, &table), Ok(None));
-        assert_eq!(stream.followed().count(), NAMES_MAX);
+        assert_eq!(stream.request(request), Ok(None));
+        assert_eq!((stream.follow_changes().len(), stream.names()), (NAMES_MAX, NAMES_MAX));
         let answered = one(stream.responses(&table));
         assert!(answered.resources.is_empty());
         let more = AdsRequest {
@@ -320,8 +392,12 @@ fn ten_thousand_names_are_followed_and_more_are_refused() {
             names: many.iter().cloned().chain(names(&["web.ann.alpha"])).collect(),
             ..asks(XdsKind::Cluster, &[])
         };
-        assert!(stream.request(more, &table).is_err(), "{mode:?}");
+        assert!(stream.request(more).is_err(), "{mode:?}");
     }
+    let known = |name: &String| (name.clone(), "1".to_owned());
+    let versions = many.iter().map(known).chain([known(&"web.ann.alpha".to_owned())]).collect();
+    let knows = AdsRequest { versions, ..asks(XdsKind::Cluster, &["web.ann.alpha"]) };
+    assert!(stream_of(AdsMode::Incremental).request(knows).is_err(), "what it says that it has counts too");
 }
 
 #[test]
@@ -335,16 +411,16 @@ fn a_large_answer_comes_in_parts() {
     });
     let table = table_of(&listed, endpoints.collect());
     let wanted: Vec<String> = jobs.iter().map(|(job, _)| format!("{job}.ann.alpha")).collect();
-    let mut stream = AdsStream::new(AdsMode::StateOfTheWorld);
+    let mut stream = stream_of(AdsMode::StateOfTheWorld);
     let asks_all = || AdsRequest { names: wanted.clone(), ..asks(XdsKind::Endpoints, &[]) };
-    stream.request(asks_all(), &table).unwrap();
+    stream.request(asks_all()).unwrap();
     let (mut parts, mut seen) = (0, BTreeSet::new());
     while let [response] = stream.responses(&table).as_slice() {
         let bytes: usize = response.resources.iter().map(|given| given.body.encoded_len()).sum();
         assert!(bytes < 2 << 20, "{bytes} bytes");
         seen.extend(response.resources.iter().map(|given| given.name.clone()));
         parts += 1;
-        stream.request(AdsRequest { nonce: response.nonce.clone(), ..asks_all() }, &table).unwrap();
+        stream.request(AdsRequest { nonce: response.nonce.clone(), ..asks_all() }).unwrap();
     }
     assert_eq!(seen.len(), 400);
     assert!(parts > 1, "all of it was one response");
