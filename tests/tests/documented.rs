@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -197,4 +198,50 @@ fn the_endpoint_keys_are_read_with_nothing_but_their_page() {
         examples.lines().map(|line| json(line.splitn(3, ' ').nth(2).expect("a meaning"))).collect();
     assert_eq!(read, meant);
     assert!(read.len() >= 4, "{read:?}");
+}
+
+/// Texts in capitals in the gateway that are no reasons.
+const NO_REASONS: [&str; 2] = ["HTTP", "LARGE"];
+
+/// The reasons that the gateway gives.
+fn reasons_given() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root().join("gateway/src")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                // Tests stand at the end of a file, or in one of their own.
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let is_reason = |text: &&str| {
+                    text.len() > 3 && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase())
+                };
+                found.extend(code.split('"').skip(1).step_by(2).filter(is_reason).map(str::to_owned));
+            }
+        }
+    }
+    NO_REASONS.iter().for_each(|text| _ = found.remove(*text));
+    found
+}
+
+/// The reasons in the first column of the tables of the page.
+fn reasons_shown(page: &str) -> BTreeSet<String> {
+    let rows = page.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 4);
+    let first = rows.filter_map(|row| row.split('|').nth(1));
+    first.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_of_errors_has_each_reason_and_no_other() {
+    let page = fs::read_to_string(root().join("docs/errors.md")).expect("the page of errors");
+    let (given, shown) = (reasons_given(), reasons_shown(&page));
+    assert!(given.contains("FIELD_REFUSED") && given.contains("QUOTA_EXCEEDED"), "{given:?}");
+    assert_eq!(
+        given.difference(&shown).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "missing in docs/errors.md"
+    );
+    assert_eq!(shown.difference(&given).collect::<Vec<_>>(), Vec::<&String>::new(), "no gateway gives these");
 }

@@ -14,7 +14,7 @@ use borough_proto::v1;
 use borough_scheduler_core::{Queueing, QueueingError, QueueingPolicy, ScoringProfile};
 use borough_store::cell::{CellMeta, cell_meta_change, cell_meta_read};
 use borough_store::journal::Cursor;
-use borough_store::{StoreError, StoreResult};
+use borough_store::{RefusalRemedy, StoreError, StoreResult};
 use tonic::Status;
 
 use super::context::{Caller, CellContext};
@@ -202,9 +202,12 @@ pub(super) async fn settings_change(
         let expected = change.expected_revision;
         let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
         if expected != revision {
-            return Err(StoreError::refused(format!(
-                "the settings of cell {space} are at revision {revision}, the change was made for {expected}; look again"
-            )));
+            return Err(StoreError::refused_until(
+                RefusalRemedy::ReadAgain,
+                format!(
+                    "the settings of cell {space} are at revision {revision}, the change was made for {expected}; look again"
+                ),
+            ));
         }
         let meta = cell_meta_change(&tx, &mut changes, |meta| change.made(meta)).await?;
         Ok((meta.revision, changes))

@@ -20,7 +20,7 @@ use borough_store::job::{
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::rollout::{RolloutOrder, rollout_order};
-use borough_store::{StoreError, StoreResult};
+use borough_store::{RefusalRemedy, StoreError, StoreResult};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
@@ -429,9 +429,10 @@ async fn expected_gone(
         Err(error) => return Err(error),
     };
     let (user, name) = (&spec.user, &spec.name);
-    Ok(StoreError::refused(format!(
-        "job {user}/{name} is not the one that the change was made for: {why}; plan again"
-    )))
+    Ok(StoreError::refused_until(
+        RefusalRemedy::ReadAgain,
+        format!("job {user}/{name} is not the one that the change was made for: {why}; plan again"),
+    ))
 }
 
 /// Refuses a change that is meant for an earlier job of the name. Empty: it is meant for any.
@@ -440,7 +441,10 @@ fn meant_check(row: &JobRow, expected: &str) -> StoreResult<()> {
         return Ok(());
     }
     let (user, name) = (&row.user, &row.name);
-    Err(StoreError::refused(format!("job {user}/{name} is {} by now, and {expected} is over", row.id)))
+    Err(StoreError::refused_until(
+        RefusalRemedy::ReadAgain,
+        format!("job {user}/{name} is {} by now, and {expected} is over", row.id),
+    ))
 }
 
 /// Refuses a submission made for a job that has changed since, or in place of which another has come.
@@ -473,7 +477,10 @@ async fn expected_check(
         format!(": {by} has changed it at revision {revision}")
     });
     let by = by.unwrap_or_default();
-    Err(StoreError::refused(format!(
-        "job {user}/{name} is at revision {revision}, the plan was made at {expected}{by}; plan again"
-    )))
+    Err(StoreError::refused_until(
+        RefusalRemedy::ReadAgain,
+        format!(
+            "job {user}/{name} is at revision {revision}, the plan was made at {expected}{by}; plan again"
+        ),
+    ))
 }

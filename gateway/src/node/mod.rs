@@ -23,7 +23,7 @@ use borough_store::node::{
     node_removable, node_remove, node_taints_set, node_uncordon,
 };
 use borough_store::task::{task_list_by_node, task_stop_begin};
-use borough_store::{StoreError, StoreResult};
+use borough_store::{RefusalRemedy, StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
 use crate::cell::{
@@ -213,7 +213,10 @@ async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> St
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let node = node_by_name(&tx, space, name).await?;
             if !node.draining {
-                return Err(StoreError::refused(format!("node {name} is not drained any more")));
+                return Err(StoreError::refused_until(
+                    RefusalRemedy::ReadAgain,
+                    format!("node {name} is not drained any more"),
+                ));
             }
             let page = task_list_by_node(&tx, space, node.id, after, STOPPED_MAX).await?;
             // Those of daemon jobs end last: the controller ends them when the others have left.

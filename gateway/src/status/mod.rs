@@ -17,7 +17,7 @@ use borough_model::node::{NodeRefusal, RefusalCause};
 use borough_proto::bounds::text_cut;
 use borough_proto::convert::FieldRefused;
 use borough_scheduler_core::ProfileError;
-use borough_store::{StoreError, error_chain};
+use borough_store::{RefusalRemedy, StoreError, error_chain};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -213,7 +213,18 @@ pub fn status_from_store(error: &StoreError) -> Status {
         StoreError::InvalidSpec { errors } => status_from_validation(errors),
         StoreError::NodeRefused(refusal) => status_node_refused(refusal),
         StoreError::NeedsUpdate { job, changes } => status_needs_update(*job, changes),
+        StoreError::Refused { remedy, .. } => status_refused(reason_of(*remedy), message),
         _ => status_refused("REFUSED", message),
+    }
+}
+
+/// The reason of a refusal, which says what to do about it.
+fn reason_of(remedy: RefusalRemedy) -> &'static str {
+    match remedy {
+        RefusalRemedy::ChangeState => "REFUSED",
+        RefusalRemedy::ReadAgain => "OUTDATED",
+        RefusalRemedy::Wait => "NOT_YET",
+        RefusalRemedy::Quota => "QUOTA_EXCEEDED",
     }
 }
 
@@ -314,6 +325,22 @@ mod tests {
         {
             let message = status.message();
             assert!(message.len() < 500 && message.contains("x...\"") && message.ends_with(end), "{message}");
+        }
+    }
+
+    /// A program tells by the reason whether to read again, to wait, or to ask for something else.
+    #[test]
+    fn a_refusal_of_the_store_says_by_its_reason_what_to_do() {
+        let of = |remedy| status_from_store(&StoreError::refused_until(remedy, "why"));
+        for (remedy, reason) in [
+            (RefusalRemedy::ChangeState, "REFUSED"),
+            (RefusalRemedy::ReadAgain, "OUTDATED"),
+            (RefusalRemedy::Wait, "NOT_YET"),
+            (RefusalRemedy::Quota, "QUOTA_EXCEEDED"),
+        ] {
+            let status = of(remedy);
+            assert_eq!(status.get_details_error_info().unwrap().reason, reason);
+            assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "why"));
         }
     }
 

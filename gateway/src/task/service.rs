@@ -9,7 +9,7 @@ use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
 use borough_store::task::{task_attempt_stop, task_restart};
-use borough_store::{StoreError, StoreResult};
+use borough_store::{RefusalRemedy, StoreError, StoreResult};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::exec::{ExecStream, command_check, exec_again, exec_start};
@@ -184,16 +184,17 @@ struct AttemptMeant<'a> {
 impl AttemptMeant<'_> {
     fn check(self, task: TaskId, incarnation: u64) -> StoreResult<()> {
         if !self.job.is_empty() && self.job != task.job.to_string() {
-            return Err(StoreError::refused(format!(
-                "job {} is over, and the name has another one",
-                self.job
-            )));
+            return Err(StoreError::refused_until(
+                RefusalRemedy::ReadAgain,
+                format!("job {} is over, and the name has another one", self.job),
+            ));
         }
         if self.incarnation != 0 && self.incarnation != incarnation {
             let Self { incarnation: meant, .. } = self;
-            return Err(StoreError::refused(format!(
-                "attempt {meant} is not the present one, which is {incarnation}"
-            )));
+            return Err(StoreError::refused_until(
+                RefusalRemedy::ReadAgain,
+                format!("attempt {meant} is not the present one, which is {incarnation}"),
+            ));
         }
         Ok(())
     }

@@ -57,7 +57,11 @@ pub enum StoreError {
     },
     /// The state of the thing forbids it. Report to the caller why, and what would work.
     #[error("{reason}")]
-    Refused { reason: String },
+    Refused {
+        reason: String,
+        /// What the caller does about it.
+        remedy: RefusalRemedy,
+    },
     /// The cell does not accept this now (it is being drained, or has moved). Ask the federation directory again.
     #[error("cell {cell} is closed: {state}")]
     CellClosed {
@@ -124,24 +128,45 @@ pub enum StoreError {
     },
 }
 
+/// What a caller does about a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalRemedy {
+    /// Change the state of the thing, or ask for something else.
+    ChangeState,
+    /// Read again, then decide: the request was made for a state that is over.
+    ReadAgain,
+    /// Wait: what forbids it passes by itself.
+    Wait,
+    /// Ask for less, end something, or get a larger quota.
+    Quota,
+}
+
 impl StoreError {
     /// A [`StoreError::NotFound`] of something.
     pub fn not_found(what: impl Into<String>) -> Self {
         Self::NotFound { what: what.into() }
     }
 
-    /// A [`StoreError::Refused`] with its reason.
+    /// A [`StoreError::Refused`] with its reason. The caller changes the thing, or asks for something else.
     pub fn refused(reason: impl Into<String>) -> Self {
-        Self::Refused { reason: reason.into() }
+        Self::refused_until(RefusalRemedy::ChangeState, reason)
+    }
+
+    /// A [`StoreError::Refused`] with its reason and its remedy.
+    pub fn refused_until(remedy: RefusalRemedy, reason: impl Into<String>) -> Self {
+        Self::Refused { reason: reason.into(), remedy }
     }
 
     /// Refuses a change that was made for the revision `expected` of something: `now` is another, which `by` has made.
     /// `look` is the command that shows it.
     pub(crate) fn overtaken(what: &str, expected: u64, now: u64, by: Option<&String>, look: &str) -> Self {
         let by = by.map(|by| format!(", by {by}")).unwrap_or_default();
-        Self::refused(format!(
-            "the {what} is at revision {now}{by}, and the change was made for {expected}; look again: {look}"
-        ))
+        Self::refused_until(
+            RefusalRemedy::ReadAgain,
+            format!(
+                "the {what} is at revision {now}{by}, and the change was made for {expected}; look again: {look}"
+            ),
+        )
     }
 }
 

@@ -43,7 +43,7 @@ pub mod transfer;
 #[cfg(test)]
 mod testing;
 
-pub use error::{StoreError, StoreResult, error_chain};
+pub use error::{RefusalRemedy, StoreError, StoreResult, error_chain};
 pub use journal::{Change, ChangeSet};
 pub use key_kind::KeyKind;
 pub use keys::{CellSpace, Key, Prefix};

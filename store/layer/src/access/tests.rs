@@ -5,6 +5,7 @@ use borough_model::access::{AccessRole, Right};
 use borough_model::quota::QuotaLimit;
 
 use super::*;
+use crate::error::RefusalRemedy;
 use crate::journal::Change;
 use crate::quota::quota_change;
 use crate::testing::{TestCell, change, name};
@@ -69,7 +70,9 @@ async fn a_grant_counts_its_changes_and_says_who_made_them() {
     let head = cell.head().await;
     assert_eq!(cell.granted(2, "user/ann", &runner, 0).await.unwrap(), first, "the same again");
     assert_eq!(cell.head().await, head, "nothing has changed");
-    let refused = cell.granted(3, "user/ann", &viewer, 9).await.unwrap_err().to_string();
+    let refused = cell.granted(3, "user/ann", &viewer, 9).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Refused { remedy: RefusalRemedy::ReadAgain, .. }), "{refused:?}");
+    let refused = refused.to_string();
     assert!(refused.contains("is at revision 1, by ") && refused.contains("made for 9"), "{refused}");
     let gone = cell.granted(4, "user/ann", &AccessGrant::default(), 1).await.unwrap();
     assert_eq!((gone.revision, gone.changes.len()), (2, 2));

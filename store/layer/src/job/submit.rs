@@ -18,7 +18,7 @@ use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
 use super::update::rollout_begin;
 use crate::cell::cell_scheduler_rules;
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
@@ -88,7 +88,7 @@ async fn update(
             "job {}/{} is stopping: submit it again once it has ended, or under another name",
             before.user, before.name
         );
-        return Err(StoreError::refused(reason));
+        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
     let spec = spec_with_scheduler(spec, Some(&in_force), &BTreeMap::new());

@@ -14,7 +14,7 @@ use borough_model::{JobId, NodeId, Resources};
 use super::*;
 use crate::cell::cell_meta_change;
 use crate::check::{CheckMode, cell_check};
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::keys::{self, JobGateKey, JobPastKey, NodeReservedKey};
 use crate::quota::{quota_set, quota_usage};
 use crate::row::QuotaRow;
@@ -185,7 +185,8 @@ async fn a_name_passes_to_a_new_job_and_an_id_is_never_used_again() {
     submit(&cell, &spec("web", 3), 1).await.unwrap();
     cell.change(change(5, "stop"), async |tx, changes| job_stop(tx, changes, JobId(1)).await).await.unwrap();
     let stopping = submit(&cell, &spec("web", 3), 2).await;
-    assert!(matches!(stopping, Err(StoreError::Refused { .. })), "{stopping:?}");
+    let waits = RefusalRemedy::Wait;
+    assert!(matches!(stopping, Err(StoreError::Refused { remedy, .. }) if remedy == waits), "{stopping:?}");
     stop(&cell, 1).await;
     assert!(matches!(submit(&cell, &spec("web", 3), 1).await, Err(StoreError::AlreadyExists { .. })));
     assert_eq!(submit(&cell, &spec("web", 3), 2).await.unwrap().outcome, SubmitOutcome::Created);
@@ -322,9 +323,10 @@ async fn quota_refuses_with_its_line_and_the_shortfall_and_follows_the_job() {
         cell.change(change(7, "scale"), async |tx, changes| job_scale(tx, changes, JobId(1), count).await)
             .await
     };
-    let refused = scale(10).await.unwrap_err().to_string();
+    let refused = scale(10).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Refused { remedy: RefusalRemedy::Quota, .. }), "{refused:?}");
     assert_eq!(
-        refused,
+        refused.to_string(),
         "the quota of ada for batch (priority 100-199) does not allow it: cpu: 1400m of 1 would be used, 400m too \
          many; tasks: 10 of 8 would be admitted, 2 too many"
     );

@@ -7,7 +7,7 @@ use borough_model::task::{Endpoint, EndpointEffect, Health, TaskRow};
 use borough_model::{Delta, Name};
 
 use super::EndpointRow;
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, EndpointKey, JobNameKey, NameRevisionKey, Prefix, RangeOptions};
 
@@ -107,7 +107,7 @@ pub async fn endpoints_left_withdraw(
         let reason = format!(
             "tasks of the ended job {user}/{job} are still on their way out: submit it again in a moment"
         );
-        return Err(StoreError::refused(reason));
+        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
     }
     for (key, EndpointRow { endpoint, revision }) in &left {
         keys::clear(tx, changes.space(), key)?;

@@ -10,7 +10,7 @@ use borough_model::{Name, NodeId};
 use super::NodeWriter;
 use super::live::node_live_guarded;
 use super::step::{node_event, node_read, node_write};
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeKey, NodeNameKey, NodeSessionKey};
 
@@ -153,7 +153,7 @@ pub async fn node_agent_admit(
             "node {} is not lost yet, and tasks may run on its machine: wait until the cell has given it up",
             row.name
         );
-        return Err(StoreError::refused(reason));
+        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
     }
     if node_live_guarded(tx, &space, node).await?.as_ref() != seen {
         let recorded =

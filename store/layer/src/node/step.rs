@@ -14,7 +14,7 @@ use futures::future::try_join_all;
 
 use super::NodeWriter;
 use super::live::{node_live_clear, node_live_guarded};
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
     self, CellSpace, NodeAllocKey, NodeKey, NodeLoadKey, NodeNameKey, NodeReservedKey, NodeSessionKey,
@@ -191,16 +191,17 @@ pub fn node_removable(row: &NodeRow, tasks: usize) -> StoreResult<()> {
     if tasks == 0 {
         return Ok(());
     }
-    Err(StoreError::refused(if lost {
-        format!(
+    Err(if lost {
+        let reason = format!(
             "node {name} is lost, and its tasks have not been given up yet: wait until borough node status {name} shows \
              none"
-        )
+        );
+        StoreError::refused_until(RefusalRemedy::Wait, reason)
     } else {
-        format!(
+        StoreError::refused(format!(
             "node {name} still has tasks: borough node drain {name} moves them, and borough node status {name} shows them"
-        )
-    }))
+        ))
+    })
 }
 
 /// Removes a node for good: a later node of its name is another one. Fails while it could be given tasks or has some.

@@ -6,7 +6,7 @@ use borough_model::resource::{Dimension, ResourceError};
 use borough_model::{JobId, Name};
 
 use super::{QuotaUsed, quota_check, quota_get};
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::keys::{self, CellSpace, Prefix, QuotaReleasedKey, QuotaUsedKey, RangeOptions};
 use crate::row::QuotaRow;
 
@@ -162,7 +162,8 @@ impl<'a> LineRoom<'a> {
         if self.limit.is_some() {
             quota_check(self.limit.as_ref(), &used, now_ms).map_err(|short| {
                 let (user, line) = (&self.line.user, band_text(self.line.band));
-                StoreError::refused(format!("the quota of {user} for {line} does not allow it: {short}"))
+                let reason = format!("the quota of {user} for {line} does not allow it: {short}");
+                StoreError::refused_until(RefusalRemedy::Quota, reason)
             })?;
         }
         Ok(sum)
