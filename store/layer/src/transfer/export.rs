@@ -60,7 +60,7 @@ pub(super) fn rows_write<W: Write>(
     cell: &borough_model::Name,
     writer: ExportWriter<W>,
 ) -> io::Result<(W, ExportEnd)> {
-    let mut file = ExportRows { writer, space: CellSpace::new(cell.clone()) };
+    let mut file = ExportRows { writer, space: CellSpace::new(cell.clone()), last: Vec::new() };
     file.cell_and_nodes(rows)?;
     file.jobs(rows)?;
     file.tasks(rows)?;
@@ -120,12 +120,22 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
 struct ExportRows<W> {
     writer: ExportWriter<W>,
     space: CellSpace,
+    /// The key of the last row.
+    last: Vec<u8>,
 }
 
 impl<W: Write> ExportRows<W> {
     fn put<K: Key>(&mut self, key: &K, value: &K::Value) -> io::Result<()> {
         let bytes = key.encode(&self.space);
         let own = bytes.get(self.space.prefix().len()..).unwrap_or_default().to_vec();
+        // No import takes such a file, so the export fails while the cell is still there.
+        if self.last >= own {
+            return Err(io::Error::other(format!(
+                "the rows of kind {} are not in the order of keys",
+                K::KIND
+            )));
+        }
+        self.last.clone_from(&own);
         let value = value_encode(K::KIND, value).map_err(io::Error::other)?;
         self.writer.row(own, value)
     }
@@ -187,9 +197,6 @@ impl<W: Write> ExportRows<W> {
             let key = QuotaReleasedKey { user: user.clone(), band: *band, dimension: dimension.clone() };
             self.put(&key, &Counter(*amount))?;
         }
-        for (subject, row) in &rows.grants {
-            self.put(&AccessGrantKey { subject: subject.clone() }, row)?;
-        }
         for ((user, job, index), row) in &rows.endpoints {
             self.put(&EndpointKey { user: user.clone(), job: job.clone(), index: *index }, row)?;
         }
@@ -201,6 +208,9 @@ impl<W: Write> ExportRows<W> {
         }
         for (&(expires_ms, id), listed) in &rows.request_expiries {
             self.put(&RequestExpiryKey { expires_ms, id }, listed)?;
+        }
+        for (subject, row) in &rows.grants {
+            self.put(&AccessGrantKey { subject: subject.clone() }, row)?;
         }
         Ok(())
     }

@@ -9,12 +9,14 @@
 //! is the end: the number of rows and blocks, and the XXH3-128 of every byte before it. Payloads are CBOR. A row is its
 //! key without the cell's prefix (so that a cell can be given another name) and its value as it is stored.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use minicbor::{Decode, Encode};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ExportFileError;
+use crate::key_kind::KeyKind;
 use crate::row::{CellState, Cursor};
 
 const MAGIC: &[u8; 8] = b"borough\x1a";
@@ -333,22 +335,41 @@ fn decode<T: for<'bytes> Decode<'bytes, ()>>(at: u64, payload: &[u8]) -> Result<
     minicbor::decode(payload).map_err(|error| altered(at, &error.to_string()))
 }
 
+/// The order of the rows so far, which shows that no row is there twice. Each kind is in one piece, by key. The kinds may
+/// be in any order: an early version wrote the grants before the endpoints.
+#[derive(Default)]
+struct RowOrder {
+    kinds: BTreeSet<KeyKind>,
+    last: Option<(KeyKind, Vec<u8>)>,
+}
+
+impl RowOrder {
+    /// Takes the next row. Returns true if it may follow those before.
+    fn follows(&mut self, kind: KeyKind, key: Vec<u8>) -> bool {
+        let fits = match &self.last {
+            Some((last, before)) if *last == kind => *before < key,
+            _ => self.kinds.insert(kind),
+        };
+        self.last = Some((kind, key));
+        fits
+    }
+}
+
 /// Reads a whole file and returns its header and its end. Every row must be one that an export contains.
 pub fn file_verify(input: impl Read) -> Result<(ExportHeader, ExportEnd), ExportFileError> {
     let mut reader = ExportReader::begin(input)?;
     let space = crate::keys::CellSpace::new(reader.header.cell.clone());
-    let mut last: Option<Vec<u8>> = None;
+    let mut order = RowOrder::default();
     loop {
         match reader.block()? {
             FileBlock::End(end) => return Ok((reader.header, end)),
             FileBlock::Rows { rows, at } => {
                 for (key, value) in rows {
-                    super::import::row_check(&space, &key, &value)
+                    let kind = super::import::row_check(&space, &key, &value)
                         .map_err(|source| ExportFileError::Row { at, source: Box::new(source) })?;
-                    if last.as_ref().is_some_and(|last| *last >= key) {
+                    if !order.follows(kind, key) {
                         return Err(altered(at, "rows that are not in order"));
                     }
-                    last = Some(key);
                 }
             }
         }
