@@ -6,6 +6,7 @@ mod need;
 mod plan;
 mod priority;
 mod purge;
+mod rehearsal;
 mod service;
 mod usage;
 

@@ -21,6 +21,7 @@ use borough_store::mirror::MirrorState;
 use tonic::Status;
 
 use super::need::{PlannedResizes, nodes_before, planned_needs};
+use super::rehearsal::submission_refusal;
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
 use crate::status::{refusal_of_fixed, status_from_validation};
 
@@ -93,6 +94,9 @@ fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
 pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
     cell.state(|state| alloc_checked(state, spec))?.map_err(|error| status_from_validation(&[error]))?;
     let (mut response, rollout) = cell.state(|state| plan_changes(state, spec))?;
+    if response.refusal.is_empty() {
+        response.refusal = submission_refusal(cell, spec).await?.unwrap_or_default();
+    }
     if response.refusal.is_empty() {
         let before = cell.state(|state| {
             let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row))?;
