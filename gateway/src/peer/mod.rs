@@ -78,6 +78,18 @@ impl Peers {
         *self.own == *gateway
     }
 
+    /// What a caller gets for the failed call of another gateway. If nobody answers there, that gateway has gone, and the
+    /// agent is on its way to the next one.
+    pub fn refusal(task: &str, status: Status) -> Status {
+        if std::error::Error::source(&status).is_none() {
+            return status;
+        }
+        let text = format!(
+            "the agent that has task {task} was connected to a gateway that does not answer; it connects to another one"
+        );
+        status_unavailable("AGENT_AWAY", text)
+    }
+
     /// The client of the tasks of `gateway`. The first call connects.
     pub fn tasks(&self, gateway: &str) -> Result<PeerTasks, Status> {
         let wrong = |why: String| {

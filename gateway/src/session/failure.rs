@@ -18,6 +18,9 @@ use parking_lot::Mutex;
 /// desired state is acknowledged.
 pub const FAILURES_TOLERATED: u32 = 3;
 
+/// So many failed sessions in a row are shown. Each end of a gateway leaves one behind.
+pub const FAILURES_SHOWN: u32 = 2;
+
 /// How far an agent is with its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DesiredProgress {
@@ -126,10 +129,13 @@ impl NodeFailures {
         self.by_node.lock().remove(&node);
     }
 
-    /// The failures of `node`'s last sessions, if they failed.
+    /// The failures of `node`'s last sessions, if several in a row failed.
     pub fn of(&self, node: NodeId) -> Option<v1::SessionFailure> {
         let by_node = self.by_node.lock();
-        by_node.get(&node).map(|failed| failed.failure.clone()).filter(|failure| failure.sessions > 0)
+        by_node
+            .get(&node)
+            .map(|failed| failed.failure.clone())
+            .filter(|failure| failure.sessions >= FAILURES_SHOWN)
     }
 }
 
@@ -175,7 +181,9 @@ mod tests {
         assert_eq!(failures.turn(NODE, Duration::ZERO), RegistrationTurn::After(Duration::ZERO));
         assert_ne!(failures.turn(NODE, Duration::ZERO), RegistrationTurn::After(Duration::ZERO));
         failures.failed(NODE, "too long", 2);
-        assert_eq!(failures.of(NODE).map(|failure| failure.sessions), Some(1));
+        assert!(failures.of(NODE).is_none(), "its gateway has ended once");
+        failures.failed(NODE, "too long", 3);
+        assert_eq!(failures.of(NODE).map(|failure| failure.sessions), Some(2));
     }
 
     /// An agent that opens and breaks ten sessions a second, for ten minutes, and then one that works.

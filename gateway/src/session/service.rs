@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::agent_session::AgentSession;
-use super::failure::RegistrationTurn;
+use super::failure::{FAILURES_SHOWN, RegistrationTurn};
 use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
@@ -79,7 +79,7 @@ impl AgentService for AgentServer {
         let (registered, cursor) = register(&cell, registration, self.silence).await?;
         let node = registered.row.id;
         tracing::info!(cell = %cell.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
-        if hello.sessions_failed > 0 {
+        if hello.sessions_failed >= FAILURES_SHOWN {
             let (failed, error) = (hello.sessions_failed, &hello.session_error);
             tracing::warn!(cell = %cell.name, node = %name, failed, error, "the agent's sessions before came to nothing");
         }

@@ -78,7 +78,9 @@ impl TaskService for TaskServer {
                 Ok(Response::new(ongoing.hold(log_read(found, &request, slot).await?)))
             }
             AgentReached::Elsewhere(gateway) => {
-                let stream = self.peers.tasks(&gateway)?.read_logs(request).await?.into_inner();
+                let task = format!("{}/{}/{}", request.user, request.job, request.index);
+                let stream = self.peers.tasks(&gateway)?.read_logs(request).await;
+                let stream = stream.map_err(|status| Peers::refusal(&task, status))?.into_inner();
                 Ok(Response::new(ongoing.hold(slot.held(stream))))
             }
         }
@@ -111,7 +113,9 @@ impl TaskService for TaskServer {
                 Ok(Response::new(ongoing.hold(exec_start(found, open, inbound, slot).await?)))
             }
             AgentReached::Elsewhere(gateway) => {
-                let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await?;
+                let task = format!("{}/{}/{}", open.user, open.job, open.index);
+                let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await;
+                let stream = stream.map_err(|status| Peers::refusal(&task, status))?;
                 Ok(Response::new(ongoing.hold(slot.held(stream.into_inner()))))
             }
         }
@@ -136,7 +140,11 @@ impl TaskService for TaskServer {
                 signal_send(&found, &caller, request.signal).await?;
                 Ok(Response::new(v1::SignalTaskResponse {}))
             }
-            AgentReached::Elsewhere(gateway) => self.peers.tasks(&gateway)?.signal_task(request).await,
+            AgentReached::Elsewhere(gateway) => {
+                let task = format!("{}/{}/{}", request.user, request.job, request.index);
+                let sent = self.peers.tasks(&gateway)?.signal_task(request).await;
+                sent.map_err(|status| Peers::refusal(&task, status))
+            }
         }
     }
 

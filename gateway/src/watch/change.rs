@@ -148,7 +148,10 @@ impl WatchScope {
                 let wanted = nodes && !self.names_job() && self.node_wanted(Some(&row.name));
                 wanted && self.node_selected(state, row.id)
             }
-            Delta::NodeRemoved { .. } => nodes && !self.names_job() && self.selector.is_empty(),
+            // Its name is gone with it.
+            Delta::NodeRemoved { .. } => {
+                nodes && !self.names_job() && self.node.is_empty() && self.selector.is_empty()
+            }
             Delta::Endpoint { endpoint, .. } => {
                 let job = self.job_wanted(&endpoint.user, &endpoint.job);
                 let wanted = endpoints && job && self.node_wanted(Some(&endpoint.node));

@@ -5,6 +5,7 @@ mod login;
 
 pub(crate) use choice::context_unknown;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -109,6 +110,14 @@ pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failur
     failure.with_hint("borough context list; to use another one: borough context use NAME")
 }
 
+/// Returns true if the host of an address is this machine.
+fn is_loopback(gateway: &str) -> bool {
+    let place = gateway.split_once("://").map_or(gateway, |(_, place)| place);
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
 /// Adds what encryption has to do with a gateway that does not answer, if it listens at all.
 fn encryption_explained(global: &Global, failure: Failure) -> Failure {
     let listens = !failure.message().contains("refused") && !failure.message().contains("has no address");
@@ -119,6 +128,8 @@ fn encryption_explained(global: &Global, failure: Failure) -> Failure {
         return failure;
     }
     let text = match settings.tls {
+        // A gateway on this machine needs no encryption.
+        None if settings.gateways.iter().all(|gateway| is_loopback(gateway)) => return failure,
         None => "the connection is not encrypted, and a gateway beyond loopback needs that: --tls-ca FILE"
             .to_owned(),
         Some(TlsFiles { certificate: Some(certificate), .. }) => format!(

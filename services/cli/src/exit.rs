@@ -255,10 +255,12 @@ fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
 }
 
 /// What causes of the libraries mean. The first that fits counts; another is said as it is, if it is of the system.
-const CAUSES: [(&str, &str); 6] = [
+const CAUSES: [(&str, &str); 8] = [
     ("lookup address information", "its host name has no address"),
     ("unexpected end of file", "it closed the connection"),
     ("connection closed", "it closed the connection"),
+    ("broken pipe", "it closed the connection"),
+    ("connection reset", "it closed the connection"),
     ("deadline has elapsed", "no answer in time"),
     ("transport error", "the connection failed"),
     ("error sending request", "the connection failed"),

@@ -431,15 +431,16 @@ async fn a_client_that_reads_no_answer_is_closed_in_time() {
     let client = TcpStream::connect(views.addresses.http).await.unwrap();
     // From here on time passes whenever everybody waits.
     tokio::time::pause();
-    let hour = tokio::time::Instant::now() + Duration::from_secs(3_600);
-    loop {
+    let mut waited = 0;
+    while waited < 3_600 {
         match client.try_write(b"GET /metrics HTTP/1.1\r\nHost: names\r\n\r\n") {
             Ok(_) => tokio::task::yield_now().await,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
+                waited += 1;
             }
             Err(_) => return,
         }
-        assert!(tokio::time::Instant::now() < hour, "the server still waits for its client");
     }
+    panic!("after an hour the server still waits for its client");
 }

@@ -137,8 +137,7 @@ async fn a_start_that_fails_is_explained_by_its_cause() {
         cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
         cell.tasks_until(name, "failed twice", |tasks| tasks.iter().any(|task| task.failures >= 2)).await;
         let why = cell.borough(&["why", name]).await.ended(0);
-        let next =
-            format!("correct the job file, then: borough job stop tester/{name}; borough job run FILE");
+        let next = "correct the job file, then: borough job run FILE".to_owned();
         let why = why.prints("task 0: fails again and again: ").prints(cause).prints(&next);
         assert!(!why.stdout.contains("os error"), "{}", why.stdout);
         cell.borough(&["job", "stop", name]).await.ended(0);

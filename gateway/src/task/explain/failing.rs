@@ -161,16 +161,16 @@ impl FailingGroup {
 /// What shows more. An attempt that never started has written nothing.
 fn commands(task: &str, exit: &Exit) -> String {
     if exit.reason == EndReason::StartFailed {
-        let job = task.rsplit_once('/').map_or(task, |(job, _)| job);
-        let again = format!("borough job stop {job}; borough job run FILE");
         if let Some(helper) = helper_of_failure(&exit.message) {
             return format!("what it wrote: borough task logs {task} --previous --helper {helper}");
         }
         // Its agent names the process.
         if exit.message.starts_with("its port ") && exit.message.contains(" is in use: ") {
+            let job = task.rsplit_once('/').map_or(task, |(job, _)| job);
+            let again = format!("borough job stop {job}; borough job run FILE");
             return format!("end that process, or give the task another port, then: {again}");
         }
-        return format!("correct the job file, then: {again}");
+        return "correct the job file, then: borough job run FILE".to_owned();
     }
     format!("what it wrote: borough task logs {task} --previous")
 }
@@ -300,7 +300,7 @@ mod tests {
         let [one] = tasks.explained().try_into().unwrap();
         assert!(one.headline.starts_with("fails again and again: start failed: cannot use the working"));
         assert!(!one.summary.contains("task logs"), "{}", one.summary);
-        assert!(one.summary.contains("borough job stop ann/web; borough job run FILE"), "{}", one.summary);
+        assert!(one.summary.ends_with("correct the job file, then: borough job run FILE"), "{}", one.summary);
     }
 
     #[test]

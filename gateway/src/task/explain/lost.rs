@@ -4,22 +4,40 @@ use borough_proto::v1;
 
 use super::{explanation_of, moment};
 
+/// What has become of a lost node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LostNode {
+    Lost,
+    /// It has an agent again.
+    Back,
+    /// Its name went with it.
+    Removed,
+}
+
 /// Tasks of a job that were lost with one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LostTasks {
     pub(super) node: String,
     /// When the task with the lowest index was declared lost.
     pub(super) at_ms: i64,
-    /// The node has an agent again.
-    pub(super) is_back: bool,
+    pub(super) now: LostNode,
     pub(super) indexes: Vec<u32>,
 }
 
 pub(super) fn explanation(tasks: LostTasks) -> v1::Explanation {
-    let LostTasks { node, at_ms, is_back, indexes } = tasks;
-    let back = if is_back { "; that node is back" } else { "" };
-    let headline = format!("ran on node {node}, which was declared lost at {}{back}", moment(at_ms));
-    explanation_of(indexes, headline, vec![format!("borough node status {node}")])
+    let LostTasks { node, at_ms, now, indexes } = tasks;
+    let at = moment(at_ms);
+    let (headline, details) = match now {
+        LostNode::Lost => (format!("ran on node {node}, which was declared lost at {at}"), true),
+        LostNode::Back => {
+            (format!("ran on node {node}, which was declared lost at {at}; that node is back"), true)
+        }
+        LostNode::Removed => {
+            (format!("ran on a node that was declared lost at {at}, and removed since"), false)
+        }
+    };
+    let details = details.then(|| format!("borough node status {node}"));
+    explanation_of(indexes, headline, details.into_iter().collect())
 }
 
 #[cfg(test)]
@@ -28,11 +46,15 @@ mod tests {
 
     #[test]
     fn a_lost_node_has_its_name() {
-        let tasks = LostTasks { node: "n1".to_owned(), at_ms: 1_000, is_back: false, indexes: vec![0, 2] };
+        let tasks =
+            LostTasks { node: "n1".to_owned(), at_ms: 1_000, now: LostNode::Lost, indexes: vec![0, 2] };
         let explained = explanation(tasks.clone());
         assert_eq!(explained.headline, "ran on node n1, which was declared lost at 1970-01-01T00:00:01Z");
         assert_eq!(explained.details, ["borough node status n1"]);
-        let back = explanation(LostTasks { is_back: true, ..tasks });
+        let back = explanation(LostTasks { now: LostNode::Back, ..tasks.clone() });
         assert!(back.headline.ends_with("; that node is back"), "{}", back.headline);
+        let removed = explanation(LostTasks { now: LostNode::Removed, ..tasks });
+        let expected = "ran on a node that was declared lost at 1970-01-01T00:00:01Z, and removed since";
+        assert_eq!((removed.headline.as_str(), removed.details.len()), (expected, 0), "no command finds it");
     }
 }

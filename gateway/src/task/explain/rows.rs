@@ -10,7 +10,7 @@ use borough_store::mirror::MirrorState;
 
 use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
-use super::lost::LostTasks;
+use super::lost::{LostNode, LostTasks};
 use super::resize::RefusedTasks;
 use super::silent::{SilentTasks, UnconnectedTasks, silent_since};
 use super::unhealthy::{UnhealthyTask, UnhealthyTasks, healthy_text, port_name, probe_text, unhealthy_since};
@@ -155,8 +155,12 @@ impl RowsFound {
             self.failing_visit(state, facts, row, now_ms);
         }
         if let Some((id, at_ms)) = lost_with(row) {
-            let is_back = state.nodes().get(&id).is_some_and(|node| node.state != NodeState::Lost);
-            let new = || LostTasks { node: name(id), at_ms, is_back, indexes: Vec::new() };
+            let now = match state.nodes().get(&id) {
+                None => LostNode::Removed,
+                Some(node) if node.state == NodeState::Lost => LostNode::Lost,
+                Some(_) => LostNode::Back,
+            };
+            let new = || LostTasks { node: name(id), at_ms, now, indexes: Vec::new() };
             self.lost.entry(id).or_insert_with(new).indexes.push(index);
         }
         if let Some(node) = node.filter(|node| node.draining) {

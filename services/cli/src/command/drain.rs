@@ -60,7 +60,15 @@ pub(super) async fn drain_wait(
         progress: Progress::new(printer),
     };
     drain.see(before);
-    let emptied = drain.run();
+    let emptied = async {
+        tokio::select! {
+            ended = drain.run() => ended,
+            _ = tokio::signal::ctrl_c() => {
+                let hint = format!("to end the drain: borough node uncordon {node}");
+                Err(Failure::new(Code::Interrupted, "interrupted; the drain goes on").with_hint(hint))
+            }
+        }
+    };
     let ended = match timeout {
         None => Ok(emptied.await),
         Some(timeout) => tokio::time::timeout(timeout, emptied).await.map_err(|_| timeout),

@@ -92,6 +92,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
 
 /// Forgets a node after the question.
 async fn remove(global: &Global, client: &Client, node: &str, printer: &Printer) -> Result<(), Failure> {
+    client.node_get(node).await?;
     confirm(global, client, Intent::forget(&format!("forget node {node}")), printer)?;
     client.node_remove(node).await?;
     printer.remark(&format!("{node}: removed from cell {}", client.cell()));

@@ -63,5 +63,32 @@ pub(super) fn table_page<T: Tabular>(rows: &[T], style: &Style, widths: &mut Vec
     let shown_from = usize::from(!widths.is_empty());
     *widths = table.column_max_content_widths().into_iter().map(usize::from).collect();
     let text = table.to_string();
-    text.lines().skip(shown_from).map(|line| format!("{}\n", line.trim_end())).collect()
+    text.lines().skip(shown_from).map(|line| format!("{}\n", unpadded(line))).collect()
+}
+
+/// A line without blanks at its end. Those before the last change of colour go too, or a terminal of just that width
+/// shows an empty line.
+fn unpadded(line: &str) -> String {
+    let line = line.trim_end();
+    let Some((before, after)) = line.rsplit_once('\u{1b}') else { return line.to_owned() };
+    let is_end = after.strip_prefix('[').and_then(|rest| rest.strip_suffix('m'));
+    if is_end.is_some_and(|code| code.bytes().all(|byte| byte.is_ascii_digit())) {
+        return format!("{}\u{1b}{after}", before.trim_end());
+    }
+    line.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unpadded;
+
+    #[test]
+    fn no_line_is_wider_than_what_it_shows() {
+        assert_eq!(unpadded("JOB  TASKS   "), "JOB  TASKS");
+        assert_eq!(
+            unpadded("\u{1b}[1mJOB  \u{1b}[0m\u{1b}[1mTASKS   \u{1b}[0m  "),
+            "\u{1b}[1mJOB  \u{1b}[0m\u{1b}[1mTASKS\u{1b}[0m"
+        );
+        assert_eq!(unpadded("\u{1b}[1mJOB\u{1b}[0m  web  "), "\u{1b}[1mJOB\u{1b}[0m  web");
+    }
 }

@@ -24,20 +24,7 @@ pub(super) fn time_exact(ms: i64) -> String {
     humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since).to_string()
 }
 
-/// Bytes with three significant digits at most: `1.5GiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let step = (63_u32.saturating_sub(bytes.leading_zeros())) / 10;
-    let unit = usize::try_from(step).ok().and_then(|step| UNITS.get(step)).unwrap_or(&"B");
-    if step == 0 {
-        return format!("{bytes}B");
-    }
-    let tenths = (u128::from(bytes) * 10) >> (10 * step);
-    match tenths {
-        0..1000 if !tenths.is_multiple_of(10) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
-        _ => format!("{}{unit}", tenths / 10),
-    }
-}
+pub(crate) use borough_model::resource::bytes_rounded as bytes;
 
 /// An amount in every dimension, in a job file's terms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -224,6 +224,21 @@ pub fn bytes_display(bytes: u64) -> String {
     }
 }
 
+/// Bytes with three significant digits at most, for people: `1.5GiB`.
+pub fn bytes_rounded(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let step = (63_u32.saturating_sub(bytes.leading_zeros())) / 10;
+    let unit = usize::try_from(step).ok().and_then(|step| UNITS.get(step)).unwrap_or(&"B");
+    if step == 0 {
+        return format!("{bytes}B");
+    }
+    let tenths = (u128::from(bytes) * 10) >> (10 * step);
+    match tenths {
+        0..1000 if !tenths.is_multiple_of(10) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+        _ => format!("{}{unit}", tenths / 10),
+    }
+}
+
 /// Bytes per second, exactly, as [`rate_parse`] reads them: `10MiB/s`.
 pub fn rate_display(bytes_per_s: u64) -> String {
     format!("{}/s", bytes_display(bytes_per_s))

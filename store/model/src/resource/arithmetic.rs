@@ -117,8 +117,14 @@ impl Shortfall {
 
 impl std::fmt::Display for Shortfall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let needed = self.dimension.amount_display(self.needed);
-        let free = self.dimension.amount_display(self.free);
+        let (needed, free) =
+            (self.dimension.amount_rounded(self.needed), self.dimension.amount_rounded(self.free));
+        // Rounded alike, they would say that it fits.
+        let (needed, free) = if needed == free {
+            (self.dimension.amount_display(self.needed), self.dimension.amount_display(self.free))
+        } else {
+            (needed, free)
+        };
         write!(f, "{}: {needed} needed, {free} free", self.dimension)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Resources, bytes_display, cpu_display, device_display, rate_display};
+use super::{Resources, bytes_display, bytes_rounded, cpu_display, device_display, rate_display};
 
 /// One dimension of [`Resources`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +26,15 @@ pub enum Dimension {
 impl Dimension {
     /// The dimensions of every node; devices are additional, by kind.
     pub const FIXED: [Self; 5] = [Self::Cpu, Self::Memory, Self::Disk, Self::DiskRate, Self::NetworkRate];
+
+    /// An amount in this dimension, rounded for people: `500m`, `22.1GiB`, `10MiB/s`.
+    pub fn amount_rounded(&self, amount: u64) -> String {
+        match self {
+            Self::Memory | Self::Disk => bytes_rounded(amount),
+            Self::DiskRate | Self::NetworkRate => format!("{}/s", bytes_rounded(amount)),
+            Self::Cpu | Self::Device(_) => self.amount_display(amount),
+        }
+    }
 
     /// An amount in this dimension as a person writes it: `500m`, `64MiB`, `10MiB/s`.
     pub fn amount_display(&self, amount: u64) -> String {

@@ -10,8 +10,8 @@ mod arithmetic;
 mod dimension;
 
 pub use amount::{
-    AmountError, AmountProblem, bytes_display, bytes_parse, cpu_display, cpu_parse, device_display,
-    device_parse, rate_display, rate_parse,
+    AmountError, AmountProblem, bytes_display, bytes_parse, bytes_rounded, cpu_display, cpu_parse,
+    device_display, device_parse, rate_display, rate_parse,
 };
 pub use arithmetic::{
     ResourceError, Shortfall, fits_in, resources_add, resources_less, resources_most, resources_multiply,

@@ -32,10 +32,10 @@ pub(super) async fn edit(
     let job = arguments.target.resolve(client.user());
     let what = format!("apply this to job {job}");
     let intent = Intent::forget(&what);
-    intent.possible(global)?;
     let stored = client.job_get(&job).await?;
     let row = stored.job.unwrap_or_default();
     running(&job, &row)?;
+    intent.possible(global)?;
     let editor = editor_chosen(editor_named(), &job)?;
     let draft = Draft::new(&client, &job, &row, &stored.spec.unwrap_or_default(), editor)?;
     loop {

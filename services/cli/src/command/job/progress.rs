@@ -25,7 +25,7 @@ impl Goal {
         match self {
             Self::Up => "the job goes on",
             Self::Over => "the stop goes on",
-            Self::Again(_) => "the restart goes on",
+            Self::Again(_) => "the restart of the task goes on",
             Self::RolledOut { .. } => "the rollout goes on",
         }
     }
@@ -148,9 +148,9 @@ impl KnownJob {
                 let by = self.stopped_by.as_ref().map(|user| format!(" by {user}"));
                 JobProgress::Lost(format!("{name} was stopped meanwhile{}", by.unwrap_or_default()))
             }
-            (Goal::Up, JobState::DependencyFailed) => {
-                JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
-            }
+            (Goal::Up, JobState::DependencyFailed) => JobProgress::Lost(format!(
+                "{name} never starts: a job in its `after` failed: borough why {name}"
+            )),
             (Goal::Up, _) if self.job.kind() == JobKind::Batch => JobProgress::Underway,
             (Goal::Up, JobState::Running) => self.up_progress(&name),
             _ => JobProgress::Underway,
@@ -331,6 +331,7 @@ impl KnownJob {
     /// How the last attempt of a failing task ended.
     fn ended(task: &Task) -> String {
         let how = task.exit.clone().map(|exit| ExitView::from(exit).text_short()).unwrap_or_default();
+        let how = how.replacen("stopped: ", "a stop: ", 1);
         let times = if task.failures < 2 { String::new() } else { format!(", {} times", task.failures) };
         format!(": ended with {how}{times}")
     }

@@ -23,6 +23,8 @@ pub(super) async fn purge(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let what = format!("forget job {job} with its history and output");
+    // Nobody is asked about a job that is not there.
+    client.job_get(job).await?;
     confirm(global, client, Intent::forget(&what), printer)?;
     let view = purged(client, job).await?;
     printer.one(&view, |view, _| view.text())?;

@@ -1,7 +1,7 @@
 //! Nodes of an earlier start that this one leaves out, because it runs fewer nodes. They stay in the store, so their
 //! owner must hear of them: the cell declares them lost, and only `node remove` forgets them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use borough_kv::{Database, Idempotency};
@@ -21,6 +21,13 @@ pub(super) struct AbsentNode {
     name: String,
     /// Its agent outlived the `dev` that started it.
     has_agent: bool,
+}
+
+impl AbsentNode {
+    /// Without an agent if that was just ended. It may still be on its way out.
+    pub(super) fn ended(self, ended: &BTreeSet<String>) -> Self {
+        Self { has_agent: self.has_agent && !ended.contains(&self.name), ..self }
+    }
 }
 
 /// The nodes of the directory that this start leaves out and the cell still has. What cannot be read is left out.

@@ -157,14 +157,16 @@ impl DevCell<'_> {
             arguments: arguments.agent_argument.clone(),
         };
         let stranded = stranded_agents_end(layout, &start.gateway);
-        if stranded > 0 {
-            let agents = tally(stranded, "agent");
+        let again = plan.iter().filter(|node| stranded.contains(&node.name)).count();
+        if again > 0 {
+            let agents = tally(again, "agent");
             printer.remark(&format!(
                 "the gateway has another address: {agents} started again; their tasks go on"
             ));
         }
         let db = Database::new(store.engine());
         let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await;
+        let absent: Vec<_> = absent.into_iter().map(|node| node.ended(&stranded)).collect();
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
             .into_iter()

@@ -2,6 +2,7 @@
 //! that outlived an earlier `dev` are left alone, unless they look for their gateway at an address that it no longer
 //! has.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::ops::RangeInclusive;
@@ -28,6 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The option by which an agent learns its gateway.
 const GATEWAY_OPTION: &str = "--gateway";
+const NODE_OPTION: &str = "--node";
 /// The most ports of one node.
 const PORTS_PER_NODE_MAX: usize = 400;
 
@@ -82,7 +84,7 @@ impl AgentStart {
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
         let mut command = Command::new(&self.program);
         command
-            .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name])
+            .args(["agent", "--cell", node.cell.as_str(), NODE_OPTION, &node.name])
             .args([GATEWAY_OPTION, &self.gateway])
             // The gateway of `dev` is not encrypted, whatever the user's environment says of others.
             .env_remove("BOROUGH_TLS_CA")
@@ -153,21 +155,25 @@ pub(super) async fn node_keep(
 }
 
 /// Ends the agents of this directory that an earlier `dev` started for another gateway: they would never find this one.
-/// Their tasks go on, and the next agents take them up. Returns their number.
-pub(super) fn stranded_agents_end(layout: &Layout, gateway: &str) -> usize {
-    let agents = recorded(&layout.records(), ProcessKind::Agent);
-    let stranded = agents.into_iter().filter(|agent| {
+/// Their tasks go on, and the next agents take them up. Returns the names of their nodes.
+pub(super) fn stranded_agents_end(layout: &Layout, gateway: &str) -> BTreeSet<String> {
+    let mut ended = BTreeSet::new();
+    for agent in recorded(&layout.records(), ProcessKind::Agent) {
         let line = fs::read(format!("/proc/{}/cmdline", agent.process.pid)).unwrap_or_default();
-        gateway_of(&line).is_some_and(|known| known != gateway.as_bytes())
-    });
-    stranded.filter(|agent| agent.process.signal(Signal::TERM).is_ok()).count()
+        let is_stranded = option_of(&line, GATEWAY_OPTION).is_some_and(|known| known != gateway);
+        if is_stranded && agent.process.signal(Signal::TERM).is_ok() {
+            ended.extend(option_of(&line, NODE_OPTION).map(str::to_owned));
+        }
+    }
+    ended
 }
 
-/// The gateway on the command line of an agent, as [`AgentStart::command`] writes it. Words end with a zero byte.
-fn gateway_of(line: &[u8]) -> Option<&[u8]> {
+/// The value of an option on the command line of an agent, as [`AgentStart::command`] writes it. Words end with a zero
+/// byte.
+fn option_of<'l>(line: &'l [u8], option: &str) -> Option<&'l str> {
     let mut words = line.split(|byte| *byte == 0);
-    words.find(|word| *word == GATEWAY_OPTION.as_bytes())?;
-    words.next()
+    words.find(|word| *word == option.as_bytes())?;
+    str::from_utf8(words.next()?).ok()
 }
 
 /// Recorded processes of a kind that still run.
@@ -231,9 +237,9 @@ mod tests {
     #[test]
     fn the_gateway_of_an_agent_is_on_its_command_line() {
         let line = b"borough\0agent\0--cell\0alpha\0--gateway\0http://127.0.0.1:1\0--token-file\0t\0";
-        assert_eq!(gateway_of(line), Some(b"http://127.0.0.1:1".as_slice()));
-        assert_eq!(gateway_of(b"borough\0agent\0"), None);
-        assert_eq!(gateway_of(b""), None);
+        assert_eq!(option_of(line, GATEWAY_OPTION), Some("http://127.0.0.1:1"));
+        assert_eq!(option_of(b"borough\0agent\0", GATEWAY_OPTION), None);
+        assert_eq!(option_of(b"", GATEWAY_OPTION), None);
     }
 
     #[test]
