@@ -164,9 +164,9 @@ impl TestCell {
         format!("127.0.0.1:{}", self.ports.dns())
     }
 
-    /// The address of a load balancer that the test starts.
-    pub fn balancer(&self) -> String {
-        format!("127.0.0.1:{}", self.ports.balancer())
+    /// The address of a load balancer that the test starts, by its number.
+    pub fn balancer(&self, number: u16) -> String {
+        format!("127.0.0.1:{}", self.ports.balancer(number))
     }
 
     /// The address of xDS.

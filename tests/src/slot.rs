@@ -5,8 +5,10 @@ use std::net::TcpListener;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Ports of one cell: two of the gateway, three of the name service, one of a load balancer, the others of its tasks.
+/// Ports of one cell: two of the gateway, three of the name service, those of load balancers, the others of its tasks.
 const PORTS: u16 = 100;
+/// Ports for load balancers that a test starts.
+const BALANCERS: u16 = 8;
 /// The first port: below those of `borough dev`, and below those that the kernel assigns.
 const FIRST: u16 = 12_000;
 /// The most cells at once on one machine.
@@ -66,13 +68,17 @@ impl PortSlot {
         self.first + 4
     }
 
-    /// The port of a load balancer that a test starts.
-    pub fn balancer(&self) -> u16 {
-        self.first + 5
+    /// The port of the load balancer with this number.
+    ///
+    /// # Panics
+    /// So many have none.
+    pub fn balancer(&self, number: u16) -> u16 {
+        assert!(number < BALANCERS, "only {BALANCERS} load balancers have a port");
+        self.first + 5 + number
     }
 
     /// The ports of tasks, as FIRST-LAST.
     pub fn tasks(&self) -> String {
-        format!("{}-{}", self.first + 6, self.first + PORTS - 1)
+        format!("{}-{}", self.first + 5 + BALANCERS, self.first + PORTS - 1)
     }
 }

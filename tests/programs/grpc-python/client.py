@@ -1,7 +1,8 @@
 """A gRPC client for tests: calls its target from several threads until its input ends, then prints how many calls it
 made and how many failed.
 
-Before, it prints one line for each server that answers for the first time."""
+Before, it prints one line for each call that failed, for every fiftieth call, and for each server that answers the first
+time since then."""
 
 import sys
 import threading
@@ -30,6 +31,9 @@ def ask():
             elif server not in seen:
                 seen.add(server)
                 print("server", server, flush=True)
+            if calls % 50 == 0:
+                print("calls", calls, flush=True)
+                seen.clear()
 
 
 threads = [threading.Thread(target=ask) for _ in range(8)]
