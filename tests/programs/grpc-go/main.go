@@ -29,6 +29,8 @@ const (
 	method    = "/borough.test.Echo/Call"
 	callers   = 8
 	callLimit = 10 * time.Second
+	// A client without a server does not keep the machine busy.
+	failedPause = 50 * time.Millisecond
 	// Long enough that a call is under way whenever a server ends.
 	answerAfter = 50 * time.Millisecond
 )
@@ -100,6 +102,9 @@ func client(target string) error {
 				err := channel.Invoke(ctx, method, &nothing, &answer)
 				cancel()
 				seen.count(string(answer), err)
+				if err != nil {
+					time.Sleep(failedPause)
+				}
 			}
 		})
 	}

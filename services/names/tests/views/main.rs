@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+mod conversation;
+mod recorder;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +132,12 @@ impl Views {
         let task = TaskId { job: JobId(job.0), index };
         let (user, job) = (name("ann"), name(job.1));
         self.write(vec![Delta::EndpointWithdrawn { user, job, task, revision: 9 }]).await;
+    }
+
+    /// Returns true if the job has this many endpoints.
+    async fn has_endpoints(&self, job: &str, count: usize) -> Option<()> {
+        let health = self.get(&format!("/v1/health/service/{job}_ann")).await.json();
+        (health.as_array().unwrap().len() == count).then_some(())
     }
 
     async fn get(&self, path: &str) -> HttpAnswer {
