@@ -4,9 +4,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::process::{Child, ChildStdin, Command};
 
+/// How long a program may take to end.
+const END_WAIT: Duration = Duration::from_secs(30);
 /// Lines of its output that a failed test shows.
 const LINES_SHOWN: usize = 20;
 
@@ -72,10 +75,14 @@ impl HeldProgram {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Ends it, and waits for its end.
+    /// Sends SIGTERM to it, and waits for its end.
+    ///
+    /// # Panics
+    /// It does not end.
     pub async fn end(mut self) {
         drop(self.pipe.take());
-        self.shell.wait().await.unwrap();
+        let ended = tokio::time::timeout(END_WAIT, self.shell.wait()).await;
+        assert!(ended.is_ok(), "{} does not end", self.log.display());
     }
 }
 

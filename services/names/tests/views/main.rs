@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod conversation;
+mod dig;
 mod recorder;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use borough_model::job::{JobKind, JobSpec, job_new};
 use borough_model::task::{Endpoint, EndpointPort, Health};
 use borough_model::{Delta, Incarnation, JobId, RequestId, TaskId};
 use borough_names::dns::{DnsSettings, DnsZone};
-use borough_names::{FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
+use borough_names::{BindError, FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
 use borough_store::CellSpace;
 use borough_store::cell::CellMeta;
 use borough_store::mirror::MirrorFollower;
@@ -32,6 +33,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
+/// Any port of loopback.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// How long a condition may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 const EDS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
@@ -49,49 +52,52 @@ impl Drop for Views {
     }
 }
 
-async fn listeners() -> NamesListeners {
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    NamesListeners::bind(NamesAddresses { dns: any, http: any, xds: any }).await.unwrap()
+/// Listens for DNS at this address, and for the other views at any of loopback.
+async fn names_listeners(dns: SocketAddr) -> Result<NamesListeners, BindError> {
+    NamesListeners::bind(NamesAddresses { dns, http: ANY, xds: ANY }).await
 }
 
-fn serve(db: &Database, cells: &[&str]) -> impl Future<Output = (NamesAddresses, CancellationToken)> {
-    serve_by(SystemClock::shared(), db, cells)
+/// Serves these cells over the usual clock.
+async fn serve(db: &Database, cells: &[&str]) -> (NamesAddresses, CancellationToken) {
+    serve_by(SystemClock::shared(), db, cells, names_listeners(ANY).await.unwrap())
 }
 
 fn serve_by(
     clock: Arc<dyn Clock>,
     db: &Database,
     cells: &[&str],
-) -> impl Future<Output = (NamesAddresses, CancellationToken)> {
+    listeners: NamesListeners,
+) -> (NamesAddresses, CancellationToken) {
     let rng = SeededRng::shared(7);
-    let follow = |cell: &str| {
+    let follow = |cell: &&str| {
         let space = CellSpace::new(name(cell));
         let mirror = MirrorFollower::spawn(db.clone(), space, Arc::clone(&clock), Arc::clone(&rng) as _);
         FollowedCell { name: name(cell), db: db.clone(), mirror }
     };
-    let cells: Vec<FollowedCell> = cells.iter().map(|cell| follow(cell)).collect();
-    async move {
-        let listeners = listeners().await;
-        let own = vec![listeners.addresses().dns.ip()];
-        let second = Duration::from_secs(1);
-        let zone = DnsZone::new("names.test", own, second, second).unwrap();
-        let dns = DnsSettings { zone, rate: 0 };
-        let cancelled = CancellationToken::new();
-        let config = NamesConfig { cells, dns, registry: Registry::default(), clock, rng };
-        let server = NamesServer::start(config, listeners, &cancelled);
-        (server.addresses(), cancelled)
-    }
+    let cells: Vec<FollowedCell> = cells.iter().map(follow).collect();
+    let own = vec![listeners.addresses().dns.ip()];
+    let second = Duration::from_secs(1);
+    let zone = DnsZone::new("names.test", own, second, second).unwrap();
+    let dns = DnsSettings { zone, rate: 0 };
+    let cancelled = CancellationToken::new();
+    let config = NamesConfig { cells, dns, registry: Registry::default(), clock, rng };
+    let server = NamesServer::start(config, listeners, &cancelled);
+    (server.addresses(), cancelled)
 }
 
 impl Views {
     async fn start() -> Self {
-        let db = MemoryStore::new(SystemClock::shared(), SeededRng::shared(1)).quiet();
-        Self::over(db, SystemClock::shared()).await
+        Self::on(names_listeners(ANY).await.unwrap()).await
     }
 
-    async fn over(db: Database, clock: Arc<dyn Clock>) -> Self {
+    async fn on(listeners: NamesListeners) -> Self {
+        let db = MemoryStore::new(SystemClock::shared(), SeededRng::shared(1)).quiet();
+        Self::over(db, SystemClock::shared(), listeners).await
+    }
+
+    async fn over(db: Database, clock: Arc<dyn Clock>, listeners: NamesListeners) -> Self {
         let cell = OpenCell::create(db.clone(), &CellMeta::default()).await;
-        let (addresses, cancelled) = serve_by(clock, &db, &["alpha"]).await;
+        let (addresses, cancelled) = serve_by(clock, &db, &["alpha"], listeners);
         let views = Self { cell, addresses, cancelled, requests: 0 };
         views.until("readiness", async || (views.get("/readyz").await.status == 200).then_some(())).await;
         views
@@ -121,11 +127,17 @@ impl Views {
 
     /// Publishes an endpoint of a job, and the job with its first one.
     async fn publish(&mut self, job: (u64, &str), index: u32, port: u16) {
-        let spec = spec_of(job.1);
-        let row = Arc::new(job_new(JobId(job.0), &spec, RequestId(1), 0));
-        let endpoint = endpoint(job, index, port);
-        let published = Delta::Endpoint { endpoint, revision: 1 };
-        self.write(vec![Delta::Job { row, spec: Some(Box::new(spec)) }, published]).await;
+        self.publish_all(vec![endpoint(job, index, port)]).await;
+    }
+
+    /// Publishes endpoints of one job.
+    async fn publish_all(&mut self, endpoints: Vec<Endpoint>) {
+        let first = endpoints.first().unwrap();
+        let spec = spec_of(first.job.as_str());
+        let row = Arc::new(job_new(first.task.job, &spec, RequestId(1), 0));
+        let published = endpoints.into_iter().map(|endpoint| Delta::Endpoint { endpoint, revision: 1 });
+        let deltas = std::iter::once(Delta::Job { row, spec: Some(Box::new(spec)) }).chain(published);
+        self.write(deltas.collect()).await;
     }
 
     async fn withdraw(&mut self, job: (u64, &str), index: u32) {
@@ -356,7 +368,8 @@ async fn without_its_store_every_view_goes_on_and_says_since_when() {
     let clock = ManualClock::at(1_000_000);
     let engine = EmbeddedEngine::ephemeral(Arc::<ManualClock>::clone(&clock), SeededRng::shared(1));
     let db = Database::new(Arc::new(engine.clone()));
-    let mut views = Views::over(db, Arc::<ManualClock>::clone(&clock) as _).await;
+    let mut views =
+        Views::over(db, Arc::<ManualClock>::clone(&clock) as _, names_listeners(ANY).await.unwrap()).await;
     views.publish((1, "web"), 0, 8_080).await;
     let (_requests, mut responses) = views.xds().endpoints("web.ann.alpha").await;
     let address = views
