@@ -1,10 +1,14 @@
 //! Unmodified load balancers and clients over the name service, under load: no request fails in planned changes.
 
 mod changes;
+mod consul_template;
 mod envoy;
 mod grpc;
 mod haproxy;
 mod load;
+mod nginx;
+mod page;
+mod prometheus;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,13 +60,18 @@ fn program_or_report(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// Runs the job `web`, whose tasks answer with their port.
+async fn web_run(cell: &TestCell) {
+    let server = cell.file("server.py", source!("http-python/server.py"));
+    let web = service("web", "http", &format!("python3, -u, {server}"), "http: {port: http, path: /health}");
+    cell.run("web.yaml", &web).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn no_request_fails_through_a_load_balancer_while_a_job_changes() {
     // Tasks of other users may not read the server.
     let mut cell = TestCell::start(options!().agent_arguments(&["--task-user=agent"])).await;
-    let server = cell.file("server.py", source!("http-python/server.py"));
-    let web = service("web", "http", &format!("python3, -u, {server}"), "http: {port: http, path: /health}");
-    cell.run("web.yaml", &web).await;
+    web_run(&cell).await;
     let (mut programs, mut loads) = (Vec::new(), Vec::new());
     let mut number = 0;
     let mut address = |cell: &TestCell| {
@@ -71,15 +80,21 @@ async fn no_request_fails_through_a_load_balancer_while_a_job_changes() {
     };
     if let Some(program) = program_or_report("haproxy") {
         let at = address(&cell);
-        programs.push(haproxy::start(&cell, &program, "web", &at));
+        programs.push(haproxy::start(&cell, &program, &at));
         loads.push(HttpLoad::start("HAProxy", at).await);
     }
     if let Some(program) = program_or_report("envoy") {
         for (name, clusters) in [("Envoy", Clusters::Named), ("Envoy with all clusters", Clusters::All)] {
             let at = address(&cell);
-            programs.push(envoy::start(&cell, &program, "web", &at, clusters));
+            programs.push(envoy::start(&cell, &program, &at, clusters));
             loads.push(HttpLoad::start(name, at).await);
         }
+    }
+    if let (Some(program), Some(server)) = (program_or_report("consul-template"), program_or_report("nginx"))
+    {
+        let at = address(&cell);
+        programs.extend(consul_template::start(&cell, &program, &server, &at).await);
+        loads.push(HttpLoad::start("nginx with consul-template", at).await);
     }
     let tallies: Vec<Arc<Tally>> = loads.iter().map(|load| Arc::clone(&load.tally)).collect();
     changes_and_faults(&mut cell, "web", &tallies).await;
