@@ -1,5 +1,5 @@
-//! Small parts from which tests build a cell in their own process: time, seeds, a store in memory, a cell in it,
-//! roles as tasks, and programs of others. Each part works alone; a test takes those that it needs. Begin at [`OpenCell`].
+//! Small parts from which tests build a cell in their own process: time, seeds, a store in memory, a cell in it, roles
+//! as tasks, and programs of others. Each part works alone; a test takes those that it needs. Begin at [`OpenCell`].
 //!
 //! The unit tests of the crates below (`borough-kv`, `borough-model`, `borough-store`) cannot use it: they would have
 //! two versions of the same types. `store/layer/src/testing.rs` is their own.

@@ -1,5 +1,12 @@
 //! Unmodified load balancers and clients over the name service, under load: no request fails in planned changes.
 
+/// A file of `tests/programs`.
+macro_rules! source {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/programs/", $name))
+    };
+}
+
 mod changes;
 mod consul_template;
 mod envoy;
@@ -9,6 +16,7 @@ mod load;
 mod nginx;
 mod page;
 mod prometheus;
+mod traefik;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,13 +29,6 @@ use changes::{FEW, changes_and_faults};
 use envoy::Clusters;
 use grpc::GrpcLoad;
 use load::{HttpLoad, Tally};
-
-/// A file of `tests/programs`.
-macro_rules! source {
-    ($name:literal) => {
-        include_str!(concat!("../../programs/", $name))
-    };
-}
 
 /// A service with its own drain delay: more than the slowest view needs to see a withdrawal.
 fn service(name: &str, port: &str, command: &str, health: &str) -> String {
@@ -81,20 +82,25 @@ async fn no_request_fails_through_a_load_balancer_while_a_job_changes() {
     if let Some(program) = program_or_report("haproxy") {
         let at = address(&cell);
         programs.push(haproxy::start(&cell, &program, &at));
-        loads.push(HttpLoad::start("HAProxy", at).await);
+        loads.push(HttpLoad::start("HAProxy", at, "/").await);
     }
     if let Some(program) = program_or_report("envoy") {
         for (name, clusters) in [("Envoy", Clusters::Named), ("Envoy with all clusters", Clusters::All)] {
             let at = address(&cell);
             programs.push(envoy::start(&cell, &program, &at, clusters));
-            loads.push(HttpLoad::start(name, at).await);
+            loads.push(HttpLoad::start(name, at, "/").await);
         }
     }
     if let (Some(program), Some(server)) = (program_or_report("consul-template"), program_or_report("nginx"))
     {
         let at = address(&cell);
         programs.extend(consul_template::start(&cell, &program, &server, &at).await);
-        loads.push(HttpLoad::start("nginx with consul-template", at).await);
+        loads.push(HttpLoad::start("nginx with consul-template", at, "/").await);
+    }
+    if let Some(program) = program_or_report("traefik") {
+        let at = address(&cell);
+        programs.push(traefik::start(&cell, &program, &at));
+        loads.push(HttpLoad::start("Traefik", at, "/web_tester").await);
     }
     let tallies: Vec<Arc<Tally>> = loads.iter().map(|load| Arc::clone(&load.tally)).collect();
     changes_and_faults(&mut cell, "web", &tallies).await;

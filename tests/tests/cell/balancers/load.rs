@@ -90,14 +90,14 @@ pub(super) struct HttpLoad {
 
 impl HttpLoad {
     /// Waits for a first answer, then asks until the end.
-    pub(super) async fn start(name: &'static str, address: String) -> Self {
-        until(&format!("an answer through {name}"), || async { ask(&address).await.ok() }).await;
+    pub(super) async fn start(name: &'static str, address: String, path: &'static str) -> Self {
+        until(&format!("an answer through {name}"), || async { ask(&address, path).await.ok() }).await;
         let (tally, over) = (Tally::new(name, HTTP_CLIENTS), Arc::new(AtomicBool::new(false)));
         let client = |_| {
             let (tally, over, address) = (Arc::clone(&tally), Arc::clone(&over), address.clone());
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    tally.count(ask(&address).await);
+                    tally.count(ask(&address, path).await);
                     tokio::time::sleep(HTTP_PAUSE).await;
                 }
             })
@@ -115,8 +115,8 @@ impl HttpLoad {
 }
 
 /// The server that answers.
-async fn ask(address: &str) -> Result<String, String> {
-    match http_get(address, "/", None).await? {
+async fn ask(address: &str, path: &str) -> Result<String, String> {
+    match http_get(address, path, None).await? {
         (200, server) => Ok(server),
         (status, body) => Err(format!("{status} {body}")),
     }
