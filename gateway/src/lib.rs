@@ -13,6 +13,7 @@ pub mod fault;
 pub mod health;
 pub mod http;
 pub mod job;
+pub mod merged;
 pub mod name;
 pub mod node;
 mod overload;

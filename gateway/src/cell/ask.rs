@@ -121,6 +121,11 @@ methods! {
     "NameService/ListEndpoints" = ListEndpointsRequest: SEE, cell, |request| &request.user;
     "NameService/WatchEndpoints" = WatchEndpointsRequest: SEE, cell, |request| &request.user;
 
+    "MergeService/ListMergedServices" = ListMergedServicesRequest: SEE, cell, |request| &request.user;
+    "MergeService/GetMergedService" = GetMergedServiceRequest: SEE, cell, |request| &request.user;
+    "MergeService/SetMergedService" = SetMergedServiceRequest: CHANGE, cell, |request| &request.user;
+    "MergeService/RemoveMergedService" = RemoveMergedServiceRequest: CHANGE, cell, |request| &request.user;
+
     "QuotaService/ListQuotas" = ListQuotasRequest: SEE, cell, |request| &request.user;
     "QuotaService/GetQuota" = GetQuotaRequest: SEE, cell, |request| &request.user;
     "QuotaService/SetQuota" = SetQuotaRequest: ADMINISTER, cell, nobody;

@@ -181,6 +181,10 @@ impl EntryNames {
         self.subjects.extend([EventSubject::user(user.as_str()), EventSubject::job(job.as_str())]);
     }
 
+    fn user(&mut self, user: &Name) {
+        self.subjects.insert(EventSubject::user(user.as_str()));
+    }
+
     fn node(&mut self, node: &Name) {
         self.subjects.insert(EventSubject::node(node.as_str()));
     }
@@ -216,6 +220,8 @@ pub(crate) fn names_of(state: &MirrorState, entry: &JournalEntry) -> EntryNames 
             }
             Delta::EndpointWithdrawn { user, job, .. } => names.job(user, job),
             Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { .. } => names.nameless = true,
+            Delta::MergedService { row } => names.user(&row.user),
+            Delta::MergedServiceRemoved { user, .. } => names.user(user),
             Delta::NodeAlloc { .. }
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }

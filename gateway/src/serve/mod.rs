@@ -16,6 +16,7 @@ use borough_proto::v1::access_service_server::AccessServiceServer;
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
+use borough_proto::v1::merge_service_server::MergeServiceServer;
 use borough_proto::v1::name_service_server::NameServiceServer;
 use borough_proto::v1::node_service_server::NodeServiceServer;
 use borough_proto::v1::quota_service_server::QuotaServiceServer;
@@ -45,6 +46,7 @@ use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, conne
 use crate::health::{HealthSource, ProcessHealth};
 use crate::http::HttpServer;
 use crate::job::JobServer;
+use crate::merged::MergeServer;
 use crate::name::NameServer;
 use crate::node::NodeServer;
 use crate::overload::{Calls, OverloadLayer};
@@ -349,6 +351,7 @@ impl Servers {
             .add_service(bounded!(NodeServiceServer::new(NodeServer::new(cells(), self.silence))))
             .add_service(bounded!(CellServiceServer::new(CellServer::new(cells()))))
             .add_service(bounded!(NameServiceServer::new(NameServer::new(cells()))))
+            .add_service(bounded!(MergeServiceServer::new(MergeServer::new(cells()))))
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
@@ -399,12 +402,13 @@ const READERS: [&str; 2] = [
     borough_proto::v1::watch_service_server::SERVICE_NAME,
 ];
 /// Services that commit. The empty name is the gateway as a whole.
-const WRITERS: [&str; 8] = [
+const WRITERS: [&str; 9] = [
     "",
     borough_proto::v1::access_service_server::SERVICE_NAME,
     borough_proto::v1::agent_service_server::SERVICE_NAME,
     borough_proto::v1::cell_service_server::SERVICE_NAME,
     borough_proto::v1::job_service_server::SERVICE_NAME,
+    borough_proto::v1::merge_service_server::SERVICE_NAME,
     borough_proto::v1::node_service_server::SERVICE_NAME,
     borough_proto::v1::quota_service_server::SERVICE_NAME,
     borough_proto::v1::task_service_server::SERVICE_NAME,

@@ -76,6 +76,13 @@ impl WatchScope {
         !self.user.is_empty() || !self.job.is_empty()
     }
 
+    /// Returns true if a watcher wants a merged service of this user. It is neither a job nor a node, and has no
+    /// labels.
+    fn merged_wanted(&self, user: &Name) -> bool {
+        let all = Self { user: String::new(), ..self.clone() };
+        all.is_all() && (self.user.is_empty() || self.user == user.as_str())
+    }
+
     /// Returns true if the present labels of a job meet the selector. One that is forgotten has none.
     fn job_selected(&self, state: &MirrorState, job: JobId) -> bool {
         let spec = || state.jobs().get(&job).and_then(|row| state.spec_of(row));
@@ -165,6 +172,8 @@ impl WatchScope {
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }
             | Delta::Gang { .. } => false,
+            Delta::MergedService { row } => self.merged_wanted(&row.user),
+            Delta::MergedServiceRemoved { user, .. } => self.merged_wanted(user),
             // Who asks for some objects or kinds does not mean the cell.
             Delta::CellSettings { .. } => self.is_all(),
         }

@@ -2,6 +2,7 @@
 
 use borough_model::job::{JobOutcome, JobState, Rollout, RolloutState};
 use borough_model::journal::ValueChange;
+use borough_model::merged::MergedServiceRow;
 use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
@@ -64,6 +65,10 @@ pub(super) fn sentence(
         Delta::EndpointWithdrawn { user, job, task, .. } => {
             (format!("name {}.{job}.{user}", task.index), "withdrawn".to_owned())
         }
+        Delta::MergedService { row } => (format!("service {}/{}", row.user, row.name), merged_text(row)),
+        Delta::MergedServiceRemoved { user, name, .. } => {
+            (format!("service {user}/{name}"), "removed".to_owned())
+        }
         Delta::CellSettings { revision } => {
             ("cell settings".to_owned(), format!("changed to revision {revision}"))
         }
@@ -72,6 +77,13 @@ pub(super) fn sentence(
         }
     };
     Some(Sentence { subject, text })
+}
+
+/// What a merged service chooses, and who has which share.
+fn merged_text(row: &MergedServiceRow) -> String {
+    let selector: Vec<String> = row.selector.iter().map(ToString::to_string).collect();
+    let shares = row.shares.iter().map(|(job, share)| format!("; {job} gets {share} per cent"));
+    format!("of jobs with {}{}", selector.join(","), shares.collect::<String>())
 }
 
 /// A sentence with the labels or settings that its entry has changed.

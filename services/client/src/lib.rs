@@ -14,6 +14,7 @@ mod error;
 mod in_task;
 mod job;
 mod log;
+mod merged;
 mod node;
 mod outage;
 mod page;

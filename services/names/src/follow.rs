@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use borough_kv::{Database, Idempotency};
 use borough_model::job::{JobRow, JobSpec, JobState};
+use borough_model::merged::MergedServiceRow;
 use borough_model::node::NodeRow;
 use borough_model::{Delta, JournalEntry, Name};
 use borough_store::cell::{CellMeta, cell_meta_read};
@@ -37,6 +38,7 @@ struct CellCopy {
     jobs: Vec<(Arc<JobRow>, Option<StoredSpec>)>,
     nodes: Vec<Arc<NodeRow>>,
     endpoints: Vec<(StoredEndpoint, i64)>,
+    merged: Vec<Arc<MergedServiceRow>>,
 }
 
 impl CellCopy {
@@ -52,6 +54,7 @@ impl CellCopy {
             jobs: jobs.map(|row| (Arc::clone(row), state.stored_spec_of(row))).collect(),
             nodes: state.nodes().values().cloned().collect(),
             endpoints: endpoints.into_iter().map(|(task, stored)| (stored, healthy(task))).collect(),
+            merged: state.merged_services().values().cloned().collect(),
         }
     }
 
@@ -66,6 +69,7 @@ impl CellCopy {
             jobs: self.jobs.into_iter().map(job).collect(),
             nodes: self.nodes.iter().map(|row| (row.name.clone(), row.id, place_of(row, domains))).collect(),
             endpoints: self.endpoints.into_iter().filter_map(endpoint).collect(),
+            merged: self.merged,
         }
     }
 }
@@ -252,6 +256,8 @@ fn entry_apply(
                 table.node_remove(*node);
                 continue;
             }
+            Delta::MergedService { row } => table.merged_put(Arc::new((**row).clone()), cursor),
+            Delta::MergedServiceRemoved { id, user, name } => table.merged_remove(user, name, *id, cursor),
             _ => continue,
         };
         changes.extend(of_delta);

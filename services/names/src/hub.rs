@@ -8,12 +8,13 @@ use borough_model::Name;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::table::{ListedName, NamesChanges, ServiceKey};
+use crate::table::{ListedName, MergedKey, NamesChanges, ServiceKey};
 
 /// What somebody follows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HubKey {
     Service(ServiceKey),
+    Merged(MergedKey),
     /// The list of services of a cell.
     List(Name),
 }
@@ -22,6 +23,9 @@ pub enum HubKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HubChange {
     Service(ServiceKey),
+    Merged(MergedKey),
+    /// A list shows other merged services.
+    List(Name),
     /// A list shows this otherwise.
     Listed(ListedName),
 }
@@ -56,9 +60,13 @@ impl Hub {
         if changes.is_empty() {
             return;
         }
+        let cell = |cell: Name| (HubKey::List(cell.clone()), HubChange::List(cell));
         let service = |key: ServiceKey| (HubKey::Service(key.clone()), HubChange::Service(key));
+        let merged = |key: MergedKey| (HubKey::Merged(key.clone()), HubChange::Merged(key));
         let listed = |name: ListedName| (HubKey::List(name.service.cell.clone()), HubChange::Listed(name));
-        let changes = changes.services.into_iter().map(service).chain(changes.listed.into_iter().map(listed));
+        let NamesChanges { services, merged: of_several, listed: names, lists } = changes;
+        let changes = services.into_iter().map(service).chain(of_several.into_iter().map(merged));
+        let changes = changes.chain(names.into_iter().map(listed)).chain(lists.into_iter().map(cell));
         let followers = self.0.followers.lock();
         for (key, change) in changes {
             for inbox in followers.get(&key).into_iter().flat_map(BTreeMap::values) {

@@ -86,6 +86,8 @@ kinds! {
     Name = 50, "name";
     /// A stamp that changes with every endpoint of a job.
     NameRevision = 51, "name_rev";
+    /// A merged service.
+    MergedService = 52, "merged_service";
 
     /// A part of a journal entry.
     Journal = 60, "journal";

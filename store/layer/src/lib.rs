@@ -28,6 +28,7 @@ pub mod journal;
 mod key_kind;
 pub mod keys;
 pub mod lease;
+pub mod merged;
 pub mod mirror;
 pub mod name;
 pub mod node;

@@ -8,8 +8,8 @@
 //!
 //! `access` decides who may do what.
 //!
-//! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and
-//! the errors of fields.
+//! Modules import downwards only: `journal` over `merged` over `task` over `job` over `queue` and `node` over
+//! `resource`, `id` and the errors of fields.
 
 pub mod access;
 pub mod daemon;
@@ -18,6 +18,7 @@ mod field_error;
 pub mod id;
 pub mod job;
 pub mod journal;
+pub mod merged;
 pub mod node;
 pub mod queue;
 pub mod quota;
@@ -28,7 +29,7 @@ pub mod task;
 mod unread;
 
 pub use field_error::FieldError;
-pub use id::{GangId, Incarnation, JobId, Name, NodeId, RequestId, TaskId};
+pub use id::{GangId, Incarnation, JobId, MergedServiceId, Name, NodeId, RequestId, TaskId};
 pub use job::{JobRow, JobSpec};
 pub use journal::{Delta, JournalEntry};
 pub use node::{NodeAlloc, NodeRow};

@@ -1,5 +1,5 @@
-"""A gRPC server for tests: answers every call with its port, after a moment. SIGTERM ends it at once, in the middle of
-its calls: a client that is told in time has none under way."""
+"""A gRPC server for tests: answers every call with its port, or its name, after a moment. SIGTERM ends it at once, in the
+middle of its calls: a client that learns of it in time has none under way."""
 
 import os
 import signal
@@ -10,11 +10,12 @@ from concurrent import futures
 import grpc
 
 PORT = sys.argv[1]
+ANSWER = sys.argv[2] if len(sys.argv) > 2 else PORT
 
 
 def answer(request, context):
     time.sleep(0.05)
-    return PORT.encode()
+    return ANSWER.encode()
 
 
 class Handler(grpc.GenericRpcHandler):

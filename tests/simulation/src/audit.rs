@@ -226,7 +226,10 @@ impl Auditor {
                 *known = (*known).max(attempt.unwrap_or_default());
             }
             Delta::Gang { row } => self.gang(row, touched),
-            Delta::NodeLoad { .. } | Delta::CellSettings { .. } => {}
+            Delta::NodeLoad { .. }
+            | Delta::CellSettings { .. }
+            | Delta::MergedService { .. }
+            | Delta::MergedServiceRemoved { .. } => {}
         }
     }
 

@@ -1,5 +1,7 @@
 //! The name service of a cell: every view shows a job as it comes, changes and goes.
 
+mod merged;
+
 use std::time::Duration;
 
 use borough_tests::{DEADLINE, TestCell, http_get, options, until};
@@ -18,8 +20,8 @@ async fn catalogue(cell: &TestCell, path: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// The code of an answer of DNS, and the number of its records.
-async fn dns_counts(cell: &TestCell, name: &str, kind: u16) -> (u8, u16) {
+/// The packet of a question of DNS.
+fn question(name: &str, kind: u16) -> Vec<u8> {
     let mut packet = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         packet.push(u8::try_from(label.len()).unwrap());
@@ -28,6 +30,12 @@ async fn dns_counts(cell: &TestCell, name: &str, kind: u16) -> (u8, u16) {
     packet.push(0);
     packet.extend(kind.to_be_bytes());
     packet.extend([0, 1]);
+    packet
+}
+
+/// The code of an answer of DNS, and the number of its records.
+async fn dns_counts(cell: &TestCell, name: &str, kind: u16) -> (u8, u16) {
+    let packet = question(name, kind);
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.send_to(&packet, cell.dns()).await.unwrap();
     let mut answer = [0; 2_048];

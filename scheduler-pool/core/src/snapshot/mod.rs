@@ -76,6 +76,8 @@ impl Snapshot {
             Delta::CellSettings { .. }
             | Delta::Endpoint { .. }
             | Delta::EndpointWithdrawn { .. }
+            | Delta::MergedService { .. }
+            | Delta::MergedServiceRemoved { .. }
             | Delta::Gang { .. } => DeltaApplied::Ignored,
         }
     }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::JobTarget;
 use super::list::{ListArguments, NodeStateOrCondition, WatchArguments, label_match, node_state};
+use super::merged::{SERVICE_NOTES, ServiceSet, ServiceTarget};
 use super::number::{delay, time_within, timeout, whole};
 
 /// When `node admit` is safe.
@@ -294,6 +295,21 @@ pub enum NameVerb {
         label: Vec<LabelMatch>,
         #[command(flatten)]
         list: ListArguments,
+    },
+    /// Make one service of several jobs by their labels, or change it: what is not named stays
+    #[command(after_help = SERVICE_NOTES)]
+    Set(ServiceSet),
+    /// Show a service over labels: its jobs, their endpoints and their parts of the traffic
+    Status {
+        /// [USER/]NAME [default: list yours]
+        #[arg(value_name = "NAME")]
+        service: Option<ServiceTarget>,
+    },
+    /// Remove a service over labels; its jobs keep their own names
+    Remove {
+        /// [USER/]NAME
+        #[arg(value_name = "NAME")]
+        service: ServiceTarget,
     },
     /// Show the endpoints of a job, or of all your jobs, and then every change
     Watch {

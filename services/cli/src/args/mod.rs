@@ -13,6 +13,7 @@ mod job;
 mod label;
 mod list;
 mod log;
+mod merged;
 mod named;
 mod names;
 mod number;
@@ -58,6 +59,8 @@ pub use list::{
 };
 pub(crate) use list::{job_state_names, node_state_names, task_state_names, task_states_apart};
 pub use log::{AttemptChoice, LogShowArguments};
+pub(crate) use merged::shares_changed;
+pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
 pub(crate) use named::NamedTarget;
 pub use names::{NamesArguments, ZoneArguments};
 pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};

@@ -12,6 +12,7 @@ mod event_log;
 mod explain;
 mod job;
 mod list;
+mod merged;
 mod name;
 mod node;
 mod node_bulk;

@@ -1,10 +1,11 @@
-//! `name list` and `name watch`.
+//! `name list`, `name watch`, and those of `merged`.
 
 use borough_client::{Client, EndpointItem, EndpointListFilter, JobRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::list::{NoRows, list_page};
+use super::merged;
 use super::selected::jobs_selected;
 use super::unknown::job_awaited;
 use super::watch::{ANSWERS_AGAIN, WatchedView, list_or_watch};
@@ -16,6 +17,9 @@ use crate::output::{EndpointChangeView, EndpointView, Printer};
 pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
+        NameVerb::Set(set) => merged::set(&client, &set, printer).await?,
+        NameVerb::Status { service } => merged::status(&client, service.as_ref(), printer).await?,
+        NameVerb::Remove { service } => merged::remove(global, &client, &service, printer).await?,
         NameVerb::List { target, all, label, list } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
             if target.is_none() {

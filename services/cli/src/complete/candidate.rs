@@ -35,6 +35,7 @@ pub(super) enum Completed {
     Task,
     Node,
     Cell,
+    MergedService,
     Context,
     /// A field of a job file.
     Field,
@@ -62,6 +63,7 @@ impl Completed {
             ("status", _, "JOB") if noun == "task" => Some(Self::Task),
             (_, _, "JOB") if VERBS_OF_ENDED.contains(&verb) => Some(Self::JobOrEnded),
             (_, _, "JOB") => Some(Self::Job),
+            (_, "service", _) if noun == "name" => Some(Self::MergedService),
             (_, "node" | "nodes", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
             (_, "state", _) => match noun {
                 "node" => Some(Self::NodeState),
@@ -136,6 +138,11 @@ fn asked(completed: Completed, global: &Global, current: &str) -> Option<Vec<Str
 async fn names(completed: Completed, client: &Client, current: &str) -> Result<Vec<String>, ClientError> {
     match completed {
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
+        Completed::MergedService => {
+            let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+            let answer = client.merged_service_list_page(client.user(), page).await?;
+            Ok(answer.services.into_iter().map(|service| service.name).collect())
+        }
         Completed::Node => Ok(client.node_list().await?.into_iter().map(|node| node.name).collect()),
         Completed::Job | Completed::JobOrEnded | Completed::EndedJob => {
             jobs(client, current, completed).await

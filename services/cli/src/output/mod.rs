@@ -18,6 +18,7 @@ mod helper;
 mod job;
 mod list;
 mod log;
+mod merged;
 mod name;
 mod node;
 mod progress;
@@ -49,6 +50,7 @@ pub(crate) use job::{
 };
 pub(crate) use list::ListOutput;
 pub(crate) use log::{LogLines, LogOutput, LogStyle};
+pub(crate) use merged::{MergedServiceView, MergedStatusView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;

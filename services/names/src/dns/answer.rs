@@ -4,12 +4,14 @@ use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::rdata::{CNAME, HINFO, NS, PTR, SOA};
 use hickory_proto::rr::{DNSClass, Name as DnsName, RData, Record, RecordType};
 
-use super::name::{PortLabel, ZoneOwner, address_of_arpa};
+use super::name::{MERGED_LABEL, PortLabel, ZoneOwner, address_of_arpa};
 use super::records::{
-    AddressKind, AnswerRoom, FoundRecords, address_record, service_addresses, service_ports,
+    AddressKind, AnswerRoom, FoundRecords, PortEndpoint, TargetNames, address_record, addresses, ports,
 };
 use super::zone::{DnsZone, wire_len};
-use crate::table::{EndpointHost, NamesTable, Service, ServiceKey};
+use crate::table::{
+    EndpointHost, MergedKey, MergedPort, MergedView, NamesTable, Service, ServiceEndpoint, ServiceKey,
+};
 
 /// The most names of an address in one answer.
 const NAMES_OF_ADDRESS_MAX: usize = 64;
@@ -169,19 +171,79 @@ impl Lookup<'_> {
             ZoneOwner::Cell(cell) => OwnerRecords::exists_if(self.table.cell(cell.as_str()).is_some()),
             ZoneOwner::User { cell, user } => {
                 let cell = self.table.cell(cell.as_str());
-                OwnerRecords::exists_if(cell.is_some_and(|cell| cell.has_user(user.as_str())))
+                OwnerRecords::exists_if(cell.is_some_and(|cell| cell.has_user(&user)))
             }
+            ZoneOwner::Service(key) if self.is_parent_of_merged(&key) => OwnerRecords::exists(),
             ZoneOwner::Service(key) => self.with_service(&key, |service| {
-                let Some(kind) = self.address_kind() else { return OwnerRecords::exists() };
-                let (owner, zone) = (&self.question.name, self.zone);
-                OwnerRecords::Found(service_addresses(service, owner, kind, zone, self.rotation, room))
+                self.addresses(service.usable_from(self.rotation).map(|endpoint| &**endpoint), room)
             }),
             ZoneOwner::Task(key, index) => self.with_service(&key, |service| self.task(service, index)),
             ZoneOwner::Ports(key) => self.with_service(&key, |_| OwnerRecords::exists()),
             ZoneOwner::Port(key, label) => {
                 self.with_service(&key, |service| self.port(&key, service, &label, room))
             }
+            ZoneOwner::Merged(key) => self.with_merged(&key, |merged| {
+                let parts = merged.parts(MergedPort::Any);
+                let usable = merged
+                    .endpoints_from(self.rotation)
+                    .filter(|(job, endpoint)| parts.part(*job) > 0 && parts.uses(endpoint.health));
+                self.addresses(usable.map(|(_, endpoint)| &**endpoint), room)
+            }),
+            ZoneOwner::MergedPorts(key) => self.with_merged(&key, |_| OwnerRecords::exists()),
+            ZoneOwner::MergedPort(key, label) => {
+                self.with_merged(&key, |merged| self.merged_port(merged, &label, room))
+            }
         }
+    }
+
+    /// Returns true for the name above a user's merged services, if no job has it.
+    fn is_parent_of_merged(&self, key: &ServiceKey) -> bool {
+        let has_merged = || self.table.cell(key.cell.as_str()).is_some_and(|cell| cell.has_merged(&key.user));
+        key.job.as_str() == MERGED_LABEL && self.table.service(key).is_none() && has_merged()
+    }
+
+    fn with_merged(
+        &self,
+        key: &MergedKey,
+        records: impl FnOnce(&MergedView<'_>) -> OwnerRecords,
+    ) -> OwnerRecords {
+        self.table.merged(key).map_or(OwnerRecords::Missing, |merged| records(&merged))
+    }
+
+    /// The SRV records of a merged service. Their weights divide the traffic by the shares of the jobs.
+    fn merged_port(&self, merged: &MergedView<'_>, label: &PortLabel, room: &mut AnswerRoom) -> OwnerRecords {
+        let port = match label {
+            PortLabel::Named(port) => MergedPort::Named(port),
+            PortLabel::Placed(place) => MergedPort::Placed(*place),
+        };
+        if !merged.has_port(port) {
+            return OwnerRecords::Missing;
+        }
+        if self.question.query_type != RecordType::SRV {
+            return OwnerRecords::exists();
+        }
+        let parts = merged.parts(port);
+        let names: Vec<_> = merged.jobs.iter().map(|job| port.in_job(job.service)).collect();
+        let usable = merged.endpoints_from(self.rotation).filter_map(|(at, endpoint)| {
+            let job = merged.jobs.get(at).filter(|_| parts.uses(endpoint.health))?;
+            let number = names.get(at).copied().flatten().and_then(|port| endpoint.port(port));
+            let weight = parts.weight(at, endpoint.weight_shown(), endpoint.task.index);
+            let found = number.zip(weight);
+            Some(found.map(|(number, weight)| PortEndpoint { key: &job.key, endpoint, number, weight }))
+        });
+        let (owner, zone) = (&self.question.name, self.zone);
+        let endpoints = merged.jobs.iter().map(|job| job.service.endpoints().len()).sum();
+        OwnerRecords::Found(ports(usable, TargetNames::of(endpoints), owner, zone, room))
+    }
+
+    /// The addresses of endpoints, if the question asks for addresses.
+    fn addresses<'e>(
+        &self,
+        usable: impl Iterator<Item = &'e ServiceEndpoint>,
+        room: &mut AnswerRoom,
+    ) -> OwnerRecords {
+        let Some(kind) = self.address_kind() else { return OwnerRecords::exists() };
+        OwnerRecords::Found(addresses(usable, &self.question.name, kind, self.zone, room))
     }
 
     fn with_service(&self, key: &ServiceKey, records: impl FnOnce(&Service) -> OwnerRecords) -> OwnerRecords {
@@ -235,7 +297,12 @@ impl Lookup<'_> {
             return OwnerRecords::exists();
         }
         let (owner, zone) = (&self.question.name, self.zone);
-        OwnerRecords::Found(service_ports(key, service, port, owner, zone, self.rotation, room))
+        let usable = service.usable_from(self.rotation).map(|endpoint| {
+            let weight = endpoint.weight_shown();
+            endpoint.port(port).map(|number| PortEndpoint { key, endpoint, number, weight })
+        });
+        let names = TargetNames::of(service.endpoints().len());
+        OwnerRecords::Found(ports(usable, names, owner, zone, room))
     }
 
     fn apex(&self, room: &mut AnswerRoom) -> OwnerRecords {

@@ -1,14 +1,19 @@
 //! What a name of the zone is the name of.
 //!
 //! Names of cells, users, jobs and ports are DNS labels that begin with a letter. All other labels of the zone begin
-//! with a digit or `_`, so that no two things have one name.
+//! with a digit or `_`, except `svc` in front of a user: it is the parent of the user's merged services. A job may be
+//! called `svc`. Below it are its tasks and `_tcp`, which do not begin with a letter, so that no two things have one
+//! name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use borough_model::Name;
 use hickory_proto::rr::Name as DnsName;
 
-use crate::table::ServiceKey;
+use crate::table::{MergedKey, ServiceKey};
+
+/// The label between the name of a merged service and its user.
+pub(super) const MERGED_LABEL: &str = "svc";
 
 /// The owner of a name of the zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +32,10 @@ pub(super) enum ZoneOwner {
     /// `_tcp` of a service: the parent of its ports.
     Ports(ServiceKey),
     Port(ServiceKey, PortLabel),
+    Merged(MergedKey),
+    /// `_tcp` of a merged service.
+    MergedPorts(MergedKey),
+    MergedPort(MergedKey, PortLabel),
     /// Nothing can have this name.
     Nobody,
 }
@@ -66,6 +75,15 @@ impl ZoneOwner {
             ["0", label] => Self::Address(address_of_label(label)?),
             [cell] => Self::Cell(name(cell)?),
             [cell, user] => Self::User { cell: name(cell)?, user: name(user)? },
+            [cell, user, MERGED_LABEL, service, rest @ ..] if name(service).is_some() => {
+                let key = MergedKey::of_texts(cell, user, service)?;
+                match rest {
+                    [] => Self::Merged(key),
+                    ["_tcp"] => Self::MergedPorts(key),
+                    ["_tcp", port] => Self::MergedPort(key, port_of_label(port)?),
+                    _ => return None,
+                }
+            }
             [cell, user, job, rest @ ..] => {
                 let key = ServiceKey::of_texts(cell, user, job)?;
                 match rest {

@@ -8,7 +8,7 @@ use hickory_proto::rr::{Name as DnsName, RData, Record};
 
 use super::encode::owner_bytes;
 use super::zone::{DnsZone, wire_len};
-use crate::table::{EndpointHost, Service, ServiceEndpoint, ServiceKey};
+use crate::table::{EndpointHost, ServiceEndpoint, ServiceKey};
 
 /// Above this many endpoints, SRV records name addresses instead of tasks. Many tasks share an address, so an answer
 /// of 1,000 endpoints on 600 hosts then has all of their addresses.
@@ -77,19 +77,18 @@ fn address_bytes(address: IpAddr) -> usize {
     }
 }
 
-/// The addresses of a service's usable endpoints, each once. Hosts that are names have none here: a client follows
-/// their SRV records, or asks for the task.
-pub(super) fn service_addresses(
-    service: &Service,
+/// The addresses of usable endpoints, each once. Hosts that are names have none here: a client follows their SRV
+/// records, or asks for the task.
+pub(super) fn addresses<'t>(
+    usable: impl Iterator<Item = &'t ServiceEndpoint>,
     owner: &DnsName,
     kind: AddressKind,
     zone: &DnsZone,
-    rotation: u64,
     room: &mut AnswerRoom,
 ) -> FoundRecords {
     let mut found = FoundRecords::default();
     let mut seen = BTreeSet::new();
-    for (looks, endpoint) in service.usable_from(rotation).enumerate() {
+    for (looks, endpoint) in usable.enumerate() {
         if looks >= LOOKS_MAX && !found.answers.is_empty() {
             found.is_cut = true;
             break;
@@ -113,22 +112,41 @@ pub(super) fn srv_weight(weight: u32) -> u16 {
     u16::try_from(weight.clamp(1, 255) * 256).unwrap_or(u16::MAX)
 }
 
+/// An endpoint for an SRV record.
+pub(super) struct PortEndpoint<'t> {
+    /// Its job.
+    pub(super) key: &'t ServiceKey,
+    pub(super) endpoint: &'t ServiceEndpoint,
+    /// The number of the port.
+    pub(super) number: u16,
+    /// As the job has it, 1 to 255.
+    pub(super) weight: u32,
+}
+
+/// What the targets of SRV records name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TargetNames {
+    Tasks,
+    Addresses,
+}
+
+impl TargetNames {
+    /// What they name in an answer about so many endpoints.
+    pub(super) fn of(endpoints: usize) -> Self {
+        if endpoints > TASK_TARGETS_MAX { Self::Addresses } else { Self::Tasks }
+    }
+}
+
 /// The target of an SRV record.
-fn target_of(
-    zone: &DnsZone,
-    key: &ServiceKey,
-    service: &Service,
-    endpoint: &ServiceEndpoint,
-) -> Option<DnsName> {
+fn target_of(zone: &DnsZone, targets: TargetNames, found: &PortEndpoint<'_>) -> Option<DnsName> {
+    let PortEndpoint { key, endpoint, .. } = found;
     match &endpoint.host {
         // The target of an SRV record is the name of a host, and this is one.
         EndpointHost::Named(name) => DnsName::from_ascii(name).ok().map(|mut name| {
             name.set_fqdn(true);
             name
         }),
-        EndpointHost::Address(address) if service.endpoints().len() > TASK_TARGETS_MAX => {
-            zone.address_name(*address)
-        }
+        EndpointHost::Address(address) if targets == TargetNames::Addresses => zone.address_name(*address),
         EndpointHost::Address(_) => zone.named(&[
             &endpoint.task.index.to_string(),
             key.job.as_str(),
@@ -138,25 +156,25 @@ fn target_of(
     }
 }
 
-/// The SRV records of a port, and the addresses of their targets as far as there is room.
-pub(super) fn service_ports(
-    key: &ServiceKey,
-    service: &Service,
-    port: &borough_model::Name,
+/// The SRV records of a port, and the addresses of their targets as far as there is room. `usable` has each usable
+/// endpoint, or nothing in place of one without the port.
+pub(super) fn ports<'t>(
+    usable: impl Iterator<Item = Option<PortEndpoint<'t>>>,
+    names: TargetNames,
     owner: &DnsName,
     zone: &DnsZone,
-    rotation: u64,
     room: &mut AnswerRoom,
 ) -> FoundRecords {
     let mut found = FoundRecords::default();
     let (mut targets, mut seen) = (Vec::new(), BTreeSet::new());
-    for (looks, endpoint) in service.usable_from(rotation).enumerate() {
+    for (looks, one) in usable.enumerate() {
         if looks >= LOOKS_MAX && !found.answers.is_empty() {
             found.is_cut = true;
             break;
         }
-        let target = endpoint.port(port).zip(target_of(zone, key, service, endpoint));
-        let Some((number, target)) = target else { continue };
+        let Some(one) = one else { continue };
+        let Some(target) = target_of(zone, names, &one) else { continue };
+        let PortEndpoint { endpoint, number, weight, .. } = one;
         // Two tasks of a job may share neither host nor port, but a record twice would be a mistake.
         if !seen.insert((target.clone(), number)) {
             continue;
@@ -166,7 +184,7 @@ pub(super) fn service_ports(
             break;
         }
         targets.extend(endpoint.host.address().map(|address| (target.clone(), address)));
-        let data = SRV::new(0, srv_weight(endpoint.weight), number, target);
+        let data = SRV::new(0, srv_weight(weight), number, target);
         found.answers.push(Record::from_rdata(owner.clone(), zone.ttl, RData::SRV(data)));
     }
     let mut given = BTreeSet::new();

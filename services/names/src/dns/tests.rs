@@ -1,19 +1,25 @@
 //! Answers against a model that writes down every record of the zone, and packets by hand.
 
+mod model;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use borough_model::Name;
+use borough_model::merged::MERGED_NAME_MAX;
 use borough_model::task::{Endpoint, Health};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name as DnsName, RData, Record, RecordType};
 use proptest::prelude::*;
 
+use self::model::ZoneModel;
+use super::name::{PortLabel, ZoneOwner};
 use super::records::srv_weight;
 use super::*;
-use crate::table::tests::{endpoint, facts, table_of, web};
-use crate::table::{NamesTable, ServiceKey};
+use crate::table::merged_tests::{merged_row, of_app, shop};
+use crate::table::tests::{at, endpoint, facts, step, table_of, web};
+use crate::table::{MergedKey, NamesTable, ServiceFacts, ServiceKey};
 
 fn zone() -> DnsZone {
     let own: IpAddr = "127.0.0.1".parse().unwrap();
@@ -40,111 +46,6 @@ fn tcp(table: &NamesTable, name: &str, kind: RecordType) -> Message {
 
 fn shown(records: &[Record]) -> Vec<String> {
     records.iter().map(|record| record.data.to_string()).collect()
-}
-
-/// Every record of the zone, as text.
-#[derive(Default)]
-struct ZoneModel {
-    /// Names that exist, with or without records.
-    names: BTreeSet<String>,
-    records: BTreeMap<(String, RecordType), BTreeSet<String>>,
-    aliases: BTreeMap<String, String>,
-}
-
-impl ZoneModel {
-    fn add(&mut self, name: &str, kind: RecordType, data: String) {
-        self.names.insert(name.to_owned());
-        self.records.entry((name.to_owned(), kind)).or_default().insert(data);
-    }
-
-    fn add_address(&mut self, name: &str, host: &str) {
-        match host.parse::<IpAddr>() {
-            Ok(address @ IpAddr::V4(_)) => self.add(name, RecordType::A, address.to_string()),
-            Ok(address @ IpAddr::V6(_)) => self.add(name, RecordType::AAAA, address.to_string()),
-            Err(_) => {}
-        }
-    }
-
-    fn of(jobs: &[(&str, crate::table::ServiceFacts)], endpoints: &[Endpoint]) -> Self {
-        let mut model = Self::default();
-        for name in ["names.test", "0.names.test", "alpha.names.test"] {
-            model.names.insert(name.to_owned());
-        }
-        model.add("7f000001.0.names.test", RecordType::A, "127.0.0.1".to_owned());
-        if !jobs.is_empty() {
-            model.names.insert("ann.alpha.names.test".to_owned());
-        }
-        for (job, facts) in jobs {
-            let base = format!("{job}.ann.alpha.names.test");
-            model.names.extend([base.clone(), format!("_tcp.{base}")]);
-            model.names.extend((0..facts.count).map(|index| format!("{index}.{base}")));
-            let of_job: Vec<&Endpoint> =
-                endpoints.iter().filter(|endpoint| endpoint.job.as_str() == *job).collect();
-            let any_healthy = of_job.iter().any(|endpoint| endpoint.health == Health::Healthy);
-            let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for (place, port) in facts.ports.iter().enumerate() {
-                let names = vec![format!("_{port}._tcp.{base}"), format!("_{place}._tcp.{base}")];
-                ports.insert(port.to_string(), names);
-            }
-            for endpoint in &of_job {
-                for port in &endpoint.ports {
-                    let named = || vec![format!("_{}._tcp.{base}", port.name)];
-                    ports.entry(port.name.to_string()).or_insert_with(named);
-                }
-            }
-            model.names.extend(ports.values().flatten().cloned());
-            for endpoint in of_job {
-                let task = format!("{}.{base}", endpoint.task.index);
-                model.names.insert(task.clone());
-                model.add_address(&task, &endpoint.host);
-                let target = match endpoint.host.parse::<IpAddr>() {
-                    Ok(IpAddr::V4(address)) => {
-                        model
-                            .add_address(&format!("{:08x}.0.names.test", u32::from(address)), &endpoint.host);
-                        task
-                    }
-                    Ok(IpAddr::V6(address)) => {
-                        let name = format!("{:032x}.0.names.test", u128::from(address));
-                        model.add_address(&name, &endpoint.host);
-                        task
-                    }
-                    Err(_) => {
-                        model.aliases.insert(task, endpoint.host.clone());
-                        endpoint.host.clone()
-                    }
-                };
-                if any_healthy && endpoint.health != Health::Healthy {
-                    continue;
-                }
-                model.add_address(&base, &endpoint.host);
-                for port in &endpoint.ports {
-                    let data = format!("0 {} {} {target}.", endpoint.weight * 256, port.number);
-                    for name in &ports[port.name.as_str()] {
-                        model.add(name, RecordType::SRV, data.clone());
-                    }
-                }
-            }
-        }
-        model
-    }
-
-    /// The code and the records that answer a question of the zone.
-    fn answer(&self, name: &str, kind: RecordType) -> (ResponseCode, BTreeSet<String>) {
-        if !self.names.contains(name) {
-            return (ResponseCode::NXDomain, BTreeSet::new());
-        }
-        if kind == RecordType::ANY {
-            return (ResponseCode::NoError, ["RFC8482 ".to_owned()].into());
-        }
-        if let Some(alias) = self.aliases.get(name) {
-            return (ResponseCode::NoError, [format!("{alias}.")].into());
-        }
-        if name == "names.test" && kind == RecordType::NS {
-            return (ResponseCode::NoError, ["7f000001.0.names.test.".to_owned()].into());
-        }
-        let found = self.records.get(&(name.to_owned(), kind)).cloned().unwrap_or_default();
-        (ResponseCode::NoError, found)
-    }
 }
 
 fn host() -> impl Strategy<Value = String> {
@@ -189,6 +90,7 @@ fn some_name() -> impl Strategy<Value = String> {
         "_7",
         "web",
         "api",
+        "svc",
         "no",
         "ann",
         "bob",
@@ -203,6 +105,9 @@ fn some_name() -> impl Strategy<Value = String> {
         Just(vec!["web", "ann", "alpha"]),
         Just(vec!["api", "ann", "alpha"]),
         Just(vec!["_tcp", "web", "ann", "alpha"]),
+        Just(vec!["web", "svc", "ann", "alpha"]),
+        Just(vec!["_tcp", "web", "svc", "ann", "alpha"]),
+        Just(vec!["svc", "ann", "alpha"]),
         Just(vec!["ann", "alpha"]),
         Just(vec!["0"]),
         Just(vec![]),
@@ -226,17 +131,31 @@ proptest! {
     fn an_answer_is_that_of_the_zone_written_down(
         webs in prop::collection::vec(some_endpoint("web", 1), 0..6),
         apis in prop::collection::vec(some_endpoint("api", 2), 0..3),
+        has_svc in any::<bool>(),
+        selector in prop::option::of(prop::sample::select(vec!["app=shop", "app!=shop", "app=no"])),
+        share in prop::option::of(prop::sample::select(vec![0, 5, 100])),
         name in some_name(),
         kind in some_kind(),
         rotation in any::<u64>(),
     ) {
-        let jobs = [("web", facts(1, &["http", "admin"])), ("api", facts(2, &[]))];
+        let of_app = |app: &str, ports: &[&str], id| ServiceFacts { ports: facts(id, ports).ports, ..of_app(id, app) };
+        let jobs = [
+            ("web", of_app("shop", &["http", "admin"], 1)),
+            ("api", of_app("shop", &["admin"], 2)),
+            ("svc", of_app("svc", &["http"], 3)),
+        ];
+        let jobs = if has_svc { &jobs[..] } else { &jobs[..2] };
         // The last one of an index counts, as in the table.
         let last: BTreeMap<_, Endpoint> =
             webs.into_iter().chain(apis).map(|endpoint| (endpoint.task, endpoint)).collect();
         let endpoints: Vec<Endpoint> = last.into_values().collect();
-        let table = table_of(&jobs, endpoints.clone());
-        let (code, wanted) = ZoneModel::of(&jobs, &endpoints).answer(&name, kind);
+        let mut table = table_of(jobs, endpoints.clone());
+        let shares: Vec<(&str, u32)> = share.map(|share| ("api", share)).into_iter().collect();
+        let merged = selector.map(|selector| merged_row("ann", "web", &[selector], &shares));
+        if let Some(row) = &merged {
+            step(&mut table, |cell| cell.merged_put(std::sync::Arc::clone(row), at(2)));
+        }
+        let (code, wanted) = ZoneModel::of(jobs, &endpoints, merged.as_deref()).answer(&name, kind);
         let full = asked(&table, &query(&name, kind), DnsTransport::Tcp, rotation);
         prop_assert_eq!(full.metadata.response_code, code, "{} {}", name, kind);
         prop_assert!(full.metadata.authoritative && !full.metadata.truncation);
@@ -291,6 +210,54 @@ fn a_port_has_its_endpoints_with_weights_as_haproxy_reads_them() {
     let haproxy = |weight| u32::from(srv_weight(weight)).div_ceil(256);
     assert!((1..=255).all(|weight| haproxy(weight) == weight));
     assert!(srv_weight(0) > 0, "a published endpoint is never drained by its weight");
+}
+
+#[test]
+fn a_canary_has_a_weight_of_five_per_cent() {
+    let table = shop();
+    let answer = tcp(&table, "_http._tcp.shop.svc.ann.alpha.names.test", RecordType::SRV);
+    let weights = shown(&answer.answers).into_iter().map(|record| {
+        let mut parts = record.split(' ').map(str::to_owned);
+        (parts.nth(1).unwrap().parse::<u32>().unwrap(), parts.nth(1).unwrap())
+    });
+    let weights: Vec<(u32, String)> = weights.collect();
+    let canary = weights.iter().filter(|(_, target)| target.starts_with("0.shop-canary.ann.alpha."));
+    let canary: u32 = canary.map(|(weight, _)| *weight).sum();
+    let all: u32 = weights.iter().map(|(weight, _)| *weight).sum();
+    let part = f64::from(canary) / f64::from(all);
+    assert!((part - 0.05).abs() < 0.000_5, "{part} of {weights:?}");
+    assert_eq!((answer.answers.len(), answer.additionals.len()), (10, 10));
+    // Addresses have no weights.
+    assert_eq!(tcp(&table, "shop.svc.ann.alpha.names.test", RecordType::A).answers.len(), 10);
+}
+
+/// A job may be called `svc`, and a merged service may have the name of a job. The first label tells whose name it is:
+/// those of tasks and of `_tcp` do not begin with a letter, and those of merged services do.
+#[test]
+fn no_name_of_a_merged_service_is_one_of_a_job() {
+    let name = |text: &str| DnsName::from_ascii(format!("{text}.names.test.")).unwrap();
+    let owner = |text: &str| ZoneOwner::of(&name(text), &zone().origin).unwrap();
+    let svc = || ServiceKey::of_texts("alpha", "ann", "svc").unwrap();
+    let web = || MergedKey::of_texts("alpha", "ann", "web").unwrap();
+    assert_eq!(owner("svc.ann.alpha"), ZoneOwner::Service(svc()));
+    assert_eq!(owner("0.svc.ann.alpha"), ZoneOwner::Task(svc(), 0));
+    assert_eq!(owner("_tcp.svc.ann.alpha"), ZoneOwner::Ports(svc()));
+    assert_eq!(owner("web.svc.ann.alpha"), ZoneOwner::Merged(web()));
+    assert_eq!(owner("_tcp.web.svc.ann.alpha"), ZoneOwner::MergedPorts(web()));
+    assert_eq!(owner("_0._tcp.web.svc.ann.alpha"), ZoneOwner::MergedPort(web(), PortLabel::Placed(0)));
+    let nested = MergedKey::of_texts("alpha", "ann", "svc").unwrap();
+    assert_eq!(owner("svc.svc.ann.alpha"), ZoneOwner::Merged(nested));
+    for nobody in ["0.web.svc.ann.alpha", "web.web.svc.ann.alpha", "x.web.ann.alpha"] {
+        assert_eq!(owner(nobody), ZoneOwner::Nobody, "{nobody}");
+    }
+    // At the limits of names, each name of a merged service still fits.
+    let longest = |length: usize, letter: &str| letter.repeat(length);
+    let zone_name = format!("{}.z", longest(48, "y"));
+    let zone = DnsZone::new(&zone_name, Vec::new(), Duration::ZERO, Duration::ZERO).unwrap();
+    let (service, user, cell) = (longest(MERGED_NAME_MAX, "s"), longest(63, "u"), longest(63, "c"));
+    assert!(zone.named(&["_99", "_tcp", &service, "svc", &user, &cell]).is_some());
+    let too_long = longest(MERGED_NAME_MAX + 2, "s");
+    assert!(zone.named(&["_99", "_tcp", &too_long, "svc", &user, &cell]).is_none());
 }
 
 #[test]

@@ -1,30 +1,50 @@
 //! Bodies in the form of Consul's HTTP interface.
 //!
-//! A cell is a data centre, and `JOB_USER` or `JOB_USER_PORT` is a service. No name of ours contains `_`, so two jobs
-//! never have one name here.
+//! A cell is a data centre, and `JOB_USER` or `JOB_USER_PORT` is a service. A merged service is `NAME__USER` or
+//! `NAME__USER_PORT`. No name of ours contains `_` or is empty, so two services never have one name here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::Name;
+use borough_model::merged::LabelOperator;
 use borough_model::task::Health;
 use serde_json::{Map, Value, json};
 
-use crate::table::{CellTable, NamesTable, Service, ServiceEndpoint, ServiceKey, TableIndex};
+use crate::hub::HubKey;
+use crate::table::{
+    CellTable, MergedKey, MergedPort, MergedView, NamesTable, Service, ServiceEndpoint, ServiceKey,
+    TableIndex,
+};
 
 /// Between the parts of a service's name.
 const SEPARATOR: char = '_';
 
 /// The name of a service, or of one of its ports.
 pub fn service_name(key: &ServiceKey, port: Option<&Name>) -> String {
-    let port = port.map(|port| format!("{SEPARATOR}{port}")).unwrap_or_default();
-    format!("{}{SEPARATOR}{}{port}", key.job, key.user)
+    format!("{}{SEPARATOR}{}{}", key.job, key.user, port_suffix(port))
+}
+
+/// The name of a merged service, or of one of its ports.
+pub(super) fn merged_name(key: &MergedKey, port: Option<&Name>) -> String {
+    format!("{}{SEPARATOR}{SEPARATOR}{}{}", key.name, key.user, port_suffix(port))
+}
+
+fn port_suffix(port: Option<&Name>) -> String {
+    port.map(|port| format!("{SEPARATOR}{port}")).unwrap_or_default()
+}
+
+/// What a service of the catalogue is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogOwner {
+    Job(ServiceKey),
+    Merged(MergedKey),
 }
 
 /// Which service, and which of its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceQuery {
-    pub key: ServiceKey,
+    pub owner: CatalogOwner,
     /// Absent: the first port.
     pub port: Option<Name>,
 }
@@ -33,12 +53,49 @@ impl ServiceQuery {
     /// Reads the name of a service in a cell.
     pub fn parse(cell: &Name, text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split(SEPARATOR).collect();
-        let (job, user, port) = match parts.as_slice() {
-            [job, user] => (job, user, None),
-            [job, user, port] => (job, user, Some(Name::new(*port).ok()?)),
+        let job = |job, user| Some(CatalogOwner::Job(ServiceKey::of_texts(cell.as_str(), user, job)?));
+        let merged = |name, user| Some(CatalogOwner::Merged(MergedKey::of_texts(cell.as_str(), user, name)?));
+        let (owner, port) = match *parts.as_slice() {
+            [name, "", user] => (merged(name, user)?, None),
+            [name, "", user, port] => (merged(name, user)?, Some(Name::new(port).ok()?)),
+            [name, user] => (job(name, user)?, None),
+            [name, user, port] => (job(name, user)?, Some(Name::new(port).ok()?)),
             _ => return None,
         };
-        Some(Self { key: ServiceKey::of_texts(cell.as_str(), user, job)?, port })
+        Some(Self { owner, port })
+    }
+
+    fn cell(&self) -> &Name {
+        match &self.owner {
+            CatalogOwner::Job(key) => &key.cell,
+            CatalogOwner::Merged(key) => &key.cell,
+        }
+    }
+
+    /// The name as a client asks for it.
+    fn name(&self) -> String {
+        match &self.owner {
+            CatalogOwner::Job(key) => service_name(key, self.port.as_ref()),
+            CatalogOwner::Merged(key) => merged_name(key, self.port.as_ref()),
+        }
+    }
+
+    /// What wakes a query about it.
+    pub(super) fn hub_key(&self) -> HubKey {
+        match &self.owner {
+            CatalogOwner::Job(key) => HubKey::Service(key.clone()),
+            CatalogOwner::Merged(key) => HubKey::Merged(key.clone()),
+        }
+    }
+
+    /// The index of the service, and the table's own; `None` if the cell is not in the table.
+    pub(super) fn indexes(&self, table: &NamesTable) -> Option<(TableIndex, TableIndex)> {
+        let cell = table.cell(self.cell().as_str())?;
+        let index = match &self.owner {
+            CatalogOwner::Job(key) => cell.index_of(&key.user, &key.job),
+            CatalogOwner::Merged(key) => cell.index_of_merged(&key.user, &key.name),
+        };
+        Some((index, cell.index()))
     }
 
     fn port_of(&self, service: &Service, endpoint: &ServiceEndpoint) -> Option<u16> {
@@ -93,6 +150,18 @@ pub(super) fn services(cell: &CellTable) -> Value {
             services.insert(service_name(&key, Some(port)), tags.clone());
         }
     }
+    for key in cell.merged_keys() {
+        let Some(merged) = cell.merged(&key.user, &key.name) else { continue };
+        let tags: Value = merged_tags(&merged).into();
+        let ports = merged.ports();
+        if ports.len() <= 1 {
+            services.insert(merged_name(&key, None), tags);
+            continue;
+        }
+        for port in ports {
+            services.insert(merged_name(&key, Some(port)), tags.clone());
+        }
+    }
     Value::Object(services)
 }
 
@@ -117,12 +186,22 @@ fn node_json(cell: &Name, node: &Name, host: &str, index: TableIndex) -> Value {
     })
 }
 
+/// The labels that each job of a merged service has.
+fn merged_tags(merged: &MergedView<'_>) -> Vec<String> {
+    let selector = merged.row.selector.iter();
+    let is = selector.filter(|condition| condition.operator == LabelOperator::Is);
+    tags_of(&is.map(|condition| (condition.key.clone(), condition.value.clone())).collect())
+}
+
 /// One endpoint of an answer.
 struct FoundInstance {
     id: String,
+    /// Its job.
+    key: ServiceKey,
     endpoint: Arc<ServiceEndpoint>,
     port: u16,
     is_usable: bool,
+    weight: u32,
 }
 
 fn instances(
@@ -130,22 +209,57 @@ fn instances(
     query: &ServiceQuery,
     filter: &ServiceFilter,
 ) -> (Vec<FoundInstance>, Vec<String>, TableIndex) {
-    let Some(service) = table.service(&query.key) else { return Default::default() };
+    let key = match &query.owner {
+        CatalogOwner::Job(key) => key,
+        CatalogOwner::Merged(key) => return merged_instances(table, query, key, filter),
+    };
+    let Some(service) = table.service(key) else { return Default::default() };
     let tags = tags_of(&service.facts().labels);
     if !filter.tags.iter().all(|wanted| tags.contains(wanted)) {
         return (Vec::new(), tags, service.index());
     }
-    let suffix = query.port.as_ref().map(|port| format!("{SEPARATOR}{port}")).unwrap_or_default();
+    let suffix = port_suffix(query.port.as_ref());
     let instance = |endpoint: &Arc<ServiceEndpoint>| {
         let is_usable = service.is_usable(endpoint);
         if filter.is_passing && !is_usable {
             return None;
         }
         let port = query.port_of(service, endpoint)?;
-        let id = format!("{}.{}{suffix}", endpoint.task.index, query.key);
-        Some(FoundInstance { id, endpoint: Arc::clone(endpoint), port, is_usable })
+        let id = format!("{}.{key}{suffix}", endpoint.task.index);
+        let (key, endpoint) = (key.clone(), Arc::clone(endpoint));
+        Some(FoundInstance { id, key, port, is_usable, weight: endpoint.weight, endpoint })
     };
     (service.endpoints().iter().filter_map(instance).collect(), tags, service.index())
+}
+
+/// The endpoints of a merged service. Their weights divide the traffic by the shares of the jobs. One that gets no
+/// traffic is not passing.
+fn merged_instances(
+    table: &NamesTable,
+    query: &ServiceQuery,
+    key: &MergedKey,
+    filter: &ServiceFilter,
+) -> (Vec<FoundInstance>, Vec<String>, TableIndex) {
+    let Some(merged) = table.merged(key) else { return Default::default() };
+    let tags = merged_tags(&merged);
+    if !filter.tags.iter().all(|wanted| tags.contains(wanted)) {
+        return (Vec::new(), tags, merged.index);
+    }
+    let parts = merged.parts(query.port.as_ref().map_or(MergedPort::Any, MergedPort::Named));
+    let suffix = format!("{SEPARATOR}{SEPARATOR}{}{}", key.name, port_suffix(query.port.as_ref()));
+    let instance = |(at, endpoint): (usize, &Arc<ServiceEndpoint>)| {
+        let job = merged.jobs.get(at)?;
+        let weight = parts.weight(at, endpoint.weight_shown(), endpoint.task.index);
+        let is_usable = weight.is_some() && parts.uses(endpoint.health);
+        if filter.is_passing && !is_usable {
+            return None;
+        }
+        let port = query.port_of(job.service, endpoint)?;
+        let id = format!("{}.{}{suffix}", endpoint.task.index, job.key);
+        let (key, endpoint) = (job.key.clone(), Arc::clone(endpoint));
+        Some(FoundInstance { id, key, endpoint, port, is_usable, weight: weight.unwrap_or_default() })
+    };
+    (merged.endpoints_from(0).filter_map(instance).collect(), tags, merged.index)
 }
 
 /// What a service says about one of its endpoints, in Consul's alphabet: letters, digits, `-` and `_`.
@@ -172,22 +286,22 @@ pub(super) fn health_text(health: Health) -> &'static str {
     }
 }
 
-fn weights(endpoint: &ServiceEndpoint) -> Value {
-    json!({"Passing": endpoint.weight, "Warning": endpoint.weight})
+fn weights(weight: u32) -> Value {
+    json!({"Passing": weight, "Warning": weight})
 }
 
 /// The endpoints of a service, as `/v1/catalog/service` shows them.
 pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: &ServiceFilter) -> Value {
     let (found, tags, index) = instances(table, query, filter);
-    let name = service_name(&query.key, query.port.as_ref());
+    let (name, cell) = (query.name(), query.cell());
     let row = |instance: FoundInstance| {
-        let FoundInstance { id, endpoint, port, .. } = instance;
+        let FoundInstance { id, key, endpoint, port, weight, .. } = instance;
         let host = endpoint.host.text();
         json!({
-            "ID": format!("{}.{}", endpoint.node, query.key.cell),
+            "ID": format!("{}.{cell}", endpoint.node),
             "Node": endpoint.node,
             "Address": host,
-            "Datacenter": query.key.cell,
+            "Datacenter": cell,
             "TaggedAddresses": {"lan": host, "wan": host},
             "NodeMeta": {},
             "ServiceKind": "",
@@ -196,8 +310,8 @@ pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: 
             "ServiceTags": tags,
             "ServiceAddress": host,
             "ServiceTaggedAddresses": {},
-            "ServiceWeights": weights(&endpoint),
-            "ServiceMeta": meta_of(&query.key, &endpoint),
+            "ServiceWeights": weights(weight),
+            "ServiceMeta": meta_of(&key, &endpoint),
             "ServicePort": port,
             "ServiceEnableTagOverride": false,
             "ServiceProxy": {},
@@ -212,22 +326,22 @@ pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: 
 /// The endpoints of a service with their checks, as `/v1/health/service` shows them.
 pub(super) fn health_service(table: &NamesTable, query: &ServiceQuery, filter: &ServiceFilter) -> Value {
     let (found, tags, index) = instances(table, query, filter);
-    let name = service_name(&query.key, query.port.as_ref());
+    let (name, cell) = (query.name(), query.cell());
     let row = |instance: FoundInstance| {
-        let FoundInstance { id, endpoint, port, is_usable } = instance;
+        let FoundInstance { id, key, endpoint, port, is_usable, weight } = instance;
         let host = endpoint.host.text();
         let status = if is_usable { "passing" } else { "warning" };
         json!({
-            "Node": node_json(&query.key.cell, &endpoint.node, &host, index),
+            "Node": node_json(cell, &endpoint.node, &host, index),
             "Service": {
                 "ID": id,
                 "Service": name,
                 "Tags": tags,
                 "Address": host,
                 "TaggedAddresses": {},
-                "Meta": meta_of(&query.key, &endpoint),
+                "Meta": meta_of(&key, &endpoint),
                 "Port": port,
-                "Weights": weights(&endpoint),
+                "Weights": weights(weight),
                 "EnableTagOverride": false,
                 "Proxy": {},
                 "Connect": {},

@@ -6,13 +6,15 @@ use borough_model::Name;
 use serde_json::{Map, Value, json};
 
 use super::consul::health_text;
-use crate::table::{NamesTable, Service, ServiceEndpoint, ServiceKey};
+use crate::table::{CellTable, NamesTable, Service, ServiceEndpoint, ServiceKey};
 
 /// Which targets. An absent field matches everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TargetFilter {
     pub(super) cell: Option<Name>,
     pub(super) user: Option<Name>,
+    /// A merged service: only jobs of it, whatever their shares.
+    pub(super) service: Option<Name>,
     pub(super) job: Option<Name>,
     pub(super) port: Option<Name>,
 }
@@ -37,6 +39,12 @@ fn job_labels(labels: &BTreeMap<String, String>) -> Map<String, Value> {
 pub(super) fn targets(table: &NamesTable, filter: &TargetFilter) -> Value {
     let wants = |wanted: &Option<Name>, name: &Name| wanted.as_ref().is_none_or(|wanted| wanted == name);
     let mut groups = Vec::new();
+    if let Some(service) = &filter.service {
+        for cell in table.cells().filter(|cell| wants(&filter.cell, cell.name())) {
+            merged_groups(cell, service, filter, &mut groups);
+        }
+        return Value::Array(groups);
+    }
     match (&filter.cell, &filter.user, &filter.job) {
         // The usual case needs no look at the other services.
         (Some(cell), Some(user), Some(job)) => {
@@ -56,6 +64,24 @@ pub(super) fn targets(table: &NamesTable, filter: &TargetFilter) -> Value {
         }
     }
     Value::Array(groups)
+}
+
+/// The groups of the merged services of a cell with this name: those of each of their jobs.
+fn merged_groups(cell: &CellTable, name: &Name, filter: &TargetFilter, groups: &mut Vec<Value>) {
+    let wants = |wanted: &Option<Name>, name: &Name| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    let named = cell.merged_keys().filter(|key| key.name == *name && wants(&filter.user, &key.user));
+    for key in named {
+        let Some(merged) = cell.merged(&key.user, &key.name) else { continue };
+        let from = groups.len();
+        for job in merged.jobs.iter().filter(|job| wants(&filter.job, &job.key.job)) {
+            groups_of(&job.key, job.service, filter, groups);
+        }
+        for labels in groups.iter_mut().skip(from).filter_map(|group| group.get_mut("labels")) {
+            if let Some(labels) = labels.as_object_mut() {
+                labels.insert("__meta_borough_service".to_owned(), key.name.to_string().into());
+            }
+        }
+    }
 }
 
 fn groups_of(key: &ServiceKey, service: &Service, filter: &TargetFilter, groups: &mut Vec<Value>) {

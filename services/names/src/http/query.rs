@@ -32,7 +32,7 @@ pub(super) struct HttpQuery {
 }
 
 /// Parameters of the targets for Prometheus.
-pub(super) const TARGET_PARAMETERS: [&str; 4] = ["cell", "user", "job", "port"];
+pub(super) const TARGET_PARAMETERS: [&str; 5] = ["cell", "user", "service", "job", "port"];
 
 /// Parameters that would make the answer another one, and that nobody here understands.
 const UNSUPPORTED: [&str; 3] = ["filter", "node-meta", "sameness-group"];

@@ -279,12 +279,11 @@ impl HttpView {
             }
             return Ok(self.stamped(&Value::Array(Vec::new()), index, headers));
         };
-        let key = &service.key;
-        let state = |table: &NamesTable| {
-            let cell = table.cell(key.cell.as_str())?;
-            Some(BlockState { index: cell.index_of(&key.user, &key.job), table: cell.index() })
+        let state = |names: &NamesTable| {
+            let (index, table) = service.indexes(names)?;
+            Some(BlockState { index, table })
         };
-        block(&self.shared, HubKey::Service(key.clone()), asked, wait, state).await;
+        block(&self.shared, service.hub_key(), asked, wait, state).await;
         let found = self.shared.read(|table| Some((body(table, &service, &filter), state(table)?.index)));
         let (body, index) = found.flatten().ok_or(HttpRefusal::NotReady)?;
         Ok(self.stamped(&body, index, headers))
@@ -303,8 +302,9 @@ impl HttpView {
                 QueryError::Name { field, value }
             })
         };
-        let filter =
-            TargetFilter { cell: name("cell")?, user: name("user")?, job: name("job")?, port: name("port")? };
+        let (cell, user, service) = (name("cell")?, name("user")?, name("service")?);
+        let (job, port) = (name("job")?, name("port")?);
+        let filter = TargetFilter { cell, user, service, job, port };
         // The semaphore is never closed.
         let _permit = self.large.acquire().await.ok();
         let body = self.shared.read(|table| targets(table, &filter)).ok_or(HttpRefusal::NotReady)?;

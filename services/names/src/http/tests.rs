@@ -7,10 +7,11 @@ use borough_model::task::{Endpoint, Health};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::consul::{catalog_service, health_service, services};
+use super::consul::{CatalogOwner, catalog_service, health_service, merged_name, services};
 use super::prometheus::{TargetFilter, targets};
 use super::*;
-use crate::table::tests::{endpoint, facts, key, name, table_of, table_steps, web};
+use crate::table::merged_tests::{merged_row, shop};
+use crate::table::tests::{at, endpoint, facts, key, name, step, table_of, table_steps, web};
 use crate::table::{NamesTable, ServiceFacts};
 
 fn asked(text: &str) -> ServiceQuery {
@@ -35,11 +36,15 @@ fn no_two_services_have_one_name() {
         let key = crate::table::ServiceKey::of_texts("alpha", user, job).unwrap();
         let port = port.map(name);
         let text = service_name(&key, port.as_ref());
-        assert_eq!(asked(&text), ServiceQuery { key, port }, "{text} reads as what it names");
+        assert_eq!(
+            asked(&text),
+            ServiceQuery { owner: CatalogOwner::Job(key), port },
+            "{text} reads as what it names"
+        );
         text
     });
     assert_eq!(named, ["a-b_c", "a_b-c", "a_b_c", "a--b_c"]);
-    for impossible in ["", "web", "_", "a_b_c_d", "Web_ann", "web.ann", "a__b"] {
+    for impossible in ["", "web", "_", "a_b_c_d", "Web_ann", "web.ann", "a___b", "a__", "a__b_"] {
         assert_eq!(ServiceQuery::parse(&name("alpha"), impossible), None, "{impossible}");
     }
 }
@@ -63,6 +68,61 @@ proptest! {
             prop_assert_eq!(before.1 != after.1, !changes.listed.is_empty(), "after {:?}", one);
         }
     }
+}
+
+/// A service with the same parts has another name if it is one of several jobs.
+#[test]
+fn no_merged_service_has_the_name_of_a_job() {
+    let key = crate::table::MergedKey::of_texts("alpha", "ann", "web").unwrap();
+    for (port, text) in [(None, "web__ann"), (Some(name("http")), "web__ann_http")] {
+        assert_eq!(merged_name(&key, port.as_ref()), text);
+        assert_eq!(asked(text), ServiceQuery { owner: CatalogOwner::Merged(key.clone()), port });
+    }
+}
+
+#[test]
+fn a_merged_service_has_the_endpoints_of_its_jobs_weighted_by_their_shares() {
+    let table = shop();
+    let body = health_service(&table, &asked("shop__ann"), &ServiceFilter::default());
+    let rows = body.as_array().unwrap();
+    assert_eq!(rows.len(), 10);
+    let weights: Vec<u64> =
+        rows.iter().map(|row| row["Service"]["Weights"]["Passing"].as_u64().unwrap()).collect();
+    assert_eq!(weights, [vec![255; 9], vec![121]].concat());
+    let canary = &rows[9]["Service"];
+    assert_eq!(
+        (&canary["ID"], &canary["Service"], &canary["Meta"]["borough_job"], &canary["Port"]),
+        (&json!("0.shop-canary.ann.alpha__shop"), &json!("shop__ann"), &json!("shop-canary"), &json!(81))
+    );
+    assert_eq!(canary["Tags"], json!(["app=shop"]));
+    let by_port = health_service(&table, &asked("shop__ann_http"), &ServiceFilter::default());
+    assert_eq!(ports(&by_port).len(), 10);
+    assert_eq!(catalog_service(&table, &asked("no__ann"), &ServiceFilter::default()), json!([]));
+    let listed = services(table.cell("alpha").unwrap());
+    assert_eq!(listed["shop__ann"], json!(["app=shop"]));
+    let targets = |service: &str, job: Option<&str>| {
+        let (service, job) = (Some(name(service)), job.map(name));
+        targets(&table, &TargetFilter { service, job, ..TargetFilter::default() })
+    };
+    let all = targets("shop", None);
+    assert_eq!(
+        (all.as_array().unwrap().len(), &all[0]["labels"]["__meta_borough_service"]),
+        (10, &json!("shop"))
+    );
+    assert_eq!(targets("shop", Some("shop-canary"))[0]["targets"], json!(["10.0.1.1:81"]));
+    assert_eq!(targets("no", None), json!([]));
+}
+
+#[test]
+fn a_job_with_a_share_of_nothing_is_not_passing() {
+    let mut table = shop();
+    let row = merged_row("ann", "shop", &["app=shop"], &[("shop-canary", 0)]);
+    let row = borough_model::merged::MergedServiceRow { revision: 2, ..(*row).clone() };
+    step(&mut table, |cell| cell.merged_put(Arc::new(row), at(2)));
+    let passing = ServiceFilter { is_passing: true, ..ServiceFilter::default() };
+    let found = |filter: &ServiceFilter| ports(&health_service(&table, &asked("shop__ann"), filter));
+    assert_eq!(found(&passing), [80; 9]);
+    assert_eq!(found(&ServiceFilter::default()).len(), 10);
 }
 
 #[test]
@@ -162,6 +222,7 @@ fn targets_have_labels_that_prometheus_takes() {
     let one = TargetFilter {
         cell: Some(name("alpha")),
         user: Some(name("ann")),
+        service: None,
         job: Some(name("web")),
         port: Some(name("admin")),
     };

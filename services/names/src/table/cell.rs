@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use borough_model::merged::MergedServiceRow;
 use borough_model::task::Endpoint;
 use borough_model::{JobId, Name, NodeId, TaskId};
 use borough_store::Cursor;
 
+use super::merged::{MemberLabels, MergedServices};
 use super::{AddressOwner, ListedName, NamesChanges, Service, ServiceEndpoint, ServiceKey, TableIndex};
 
 /// What the views show of a job.
@@ -29,6 +31,11 @@ impl ServiceFacts {
     /// Returns true if the views answer the same for both.
     pub(super) fn shows_as(&self, other: &Self) -> bool {
         Self { spec_version: other.spec_version, ..self.clone() } == *other
+    }
+
+    /// What merged services compare: the labels of a job that runs.
+    pub(super) fn labels_live(&self) -> MemberLabels<'_> {
+        self.is_live.then_some(&*self.labels)
     }
 
     /// Returns true if lists of services show both alike.
@@ -82,6 +89,7 @@ pub struct ListedCell {
     pub nodes: Vec<(Name, NodeId, NodePlace)>,
     /// Endpoints, and since when each is healthy.
     pub endpoints: Vec<(Endpoint, i64)>,
+    pub merged: Vec<Arc<MergedServiceRow>>,
 }
 
 /// How many endpoints of each service are on a node, by the name of the node.
@@ -94,12 +102,13 @@ pub struct CellTable {
     /// The position up to which the journal is in the table; `None` before the first listing.
     cursor: Option<Cursor>,
     /// The index of the last change of the list of services.
-    list_index: TableIndex,
+    pub(super) list_index: TableIndex,
     /// The least index of a service that does not exist.
-    missing_index: TableIndex,
+    pub(super) missing_index: TableIndex,
     services: BTreeMap<(Name, Name), Service>,
     /// The names of the jobs that have a name.
     names: BTreeMap<JobId, (Name, Name)>,
+    pub(super) merged: MergedServices,
     nodes: BTreeMap<Name, (NodeId, Arc<NodePlace>)>,
     /// How many endpoints of each service are on a node.
     on_node: NodeServices,
@@ -115,6 +124,7 @@ impl CellTable {
             missing_index: TableIndex::default(),
             services: BTreeMap::new(),
             names: BTreeMap::new(),
+            merged: MergedServices::default(),
             nodes: BTreeMap::new(),
             on_node: BTreeMap::new(),
             address_changes: Vec::new(),
@@ -156,15 +166,21 @@ impl CellTable {
         self.services.iter().map(|((user, job), service)| (self.key(user, job), service))
     }
 
-    /// Returns true if the user has a service.
-    pub fn has_user(&self, user: &str) -> bool {
-        let Ok(user) = Name::new(user) else { return false };
-        // No job is called `a` or comes before it.
-        let mut from = self.services.range((user.clone(), Name::new("a").unwrap_or_else(|_| user.clone()))..);
-        from.next().is_some_and(|((of, _), _)| *of == user)
+    /// Returns true if the user has a service, of one job or a merged one.
+    pub fn has_user(&self, user: &Name) -> bool {
+        self.jobs_of(user).next().is_some() || self.has_merged(user)
     }
 
-    fn key(&self, user: &Name, job: &Name) -> ServiceKey {
+    /// The jobs of a user by name.
+    pub(super) fn jobs_of<'s>(
+        &'s self,
+        user: &'s Name,
+    ) -> impl Iterator<Item = (&'s Name, &'s Service)> + 's {
+        let from = self.services.range((user.clone(), Name::first())..);
+        from.take_while(move |((of, _), _)| of == user).map(|((_, job), service)| (job, service))
+    }
+
+    pub(super) fn key(&self, user: &Name, job: &Name) -> ServiceKey {
         ServiceKey { cell: self.name.clone(), user: user.clone(), job: job.clone() }
     }
 
@@ -205,6 +221,10 @@ impl CellTable {
         }
         let gone = self.services.keys().filter(|name| !next.services.contains_key(*name));
         changes.services.extend(gone.map(|(user, job)| self.key(user, job)));
+        for row in rows.merged {
+            next.merged_insert(row, index);
+        }
+        self.merged_compare(&mut next, &mut changes);
         for (name, service) in &self.services {
             for endpoint in service.endpoints() {
                 let owner = (self.key(&name.0, &name.1), endpoint.task.index);
@@ -215,7 +235,7 @@ impl CellTable {
         self.address_changes.append(&mut next.address_changes);
         next.address_changes = std::mem::take(&mut self.address_changes);
         // What the list shows may have changed with any service.
-        let is_listed_alike = changes.services.is_empty() && !is_new_epoch;
+        let is_listed_alike = changes.services.is_empty() && changes.merged.is_empty() && !is_new_epoch;
         next.list_index = if is_listed_alike { self.list_index } else { index };
         next.missing_index = if is_listed_alike { self.missing_index } else { index };
         if !is_listed_alike {
@@ -308,6 +328,7 @@ impl CellTable {
         }
         if shown.shows {
             service.index_set(service.index().next_at(at));
+            self.merged_touch(&key.user, &key.job, BTreeSet::new(), at, &mut changes);
             changes.services.insert(key);
         }
         changes
@@ -341,6 +362,7 @@ impl CellTable {
         let at = TableIndex::of(cursor);
         let mut changes = NamesChanges::default();
         let id = facts.job;
+        let labels = facts.is_live.then(|| Arc::clone(&facts.labels));
         match self.services.get_mut(&name) {
             None => {
                 changes.listed = listed_names(&key, facts.ports.iter().cloned());
@@ -369,6 +391,8 @@ impl CellTable {
         if !changes.listed.is_empty() {
             self.list_index = self.list_index.next_at(at);
         }
+        let others = self.merged.job_set(user, job, labels.as_deref());
+        self.merged_touch(user, job, others, at, &mut changes);
         changes.services.insert(key);
         changes
     }
@@ -395,7 +419,11 @@ impl CellTable {
             self.missing_index = self.missing_index.next_at(at);
             self.list_index = self.list_index.next_at(at);
         }
-        NamesChanges { services: [key].into(), listed }
+        let mut changes = NamesChanges { listed, ..NamesChanges::default() };
+        let others = self.merged.job_set(&key.user, &key.job, None);
+        self.merged_touch(&key.user, &key.job, others, TableIndex::of(cursor), &mut changes);
+        changes.services.insert(key);
+        changes
     }
 
     /// Puts what is known of a node, and passes it on to its endpoints.
@@ -422,6 +450,9 @@ impl CellTable {
                 let (user, job) = (user.clone(), job.clone());
                 changes.services.insert(ServiceKey { cell: self.name.clone(), user, job });
             }
+        }
+        for ServiceKey { user, job, .. } in changes.services.clone() {
+            self.merged_touch(&user, &job, BTreeSet::new(), at, &mut changes);
         }
         changes
     }

@@ -81,6 +81,11 @@ impl ServiceEndpoint {
         }
     }
 
+    /// Its weight, within the bounds of a job file.
+    pub fn weight_shown(&self) -> u32 {
+        self.weight.clamp(1, 255)
+    }
+
     /// The number of a port.
     pub fn port(&self, name: &Name) -> Option<u16> {
         self.ports.iter().find(|port| port.name == *name).map(|port| port.number)

@@ -7,7 +7,9 @@
 mod cell;
 mod endpoint;
 mod index;
+mod merged;
 mod service;
+mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,6 +20,7 @@ use borough_model::Name;
 pub use cell::{CellTable, ListedCell, NamedJobEvent, NodePlace, ServiceFacts};
 pub use endpoint::{EndpointHost, ServiceEndpoint};
 pub use index::TableIndex;
+pub use merged::{MergedJob, MergedKey, MergedPort, MergedView};
 pub use service::Service;
 
 /// The name of a service: that of a job in its cell.
@@ -57,18 +60,24 @@ pub struct NamesChanges {
     pub services: BTreeSet<ServiceKey>,
     /// What lists of services show otherwise: another name, port or label. What is gone is here too.
     pub listed: BTreeSet<ListedName>,
+    /// Merged services with another answer.
+    pub merged: BTreeSet<MergedKey>,
+    /// Cells with other merged services in their list.
+    pub lists: BTreeSet<Name>,
 }
 
 impl NamesChanges {
     /// Returns true if nothing has changed.
     pub fn is_empty(&self) -> bool {
-        self.services.is_empty() && self.listed.is_empty()
+        self.services.is_empty() && self.merged.is_empty() && self.listed.is_empty() && self.lists.is_empty()
     }
 
     /// Adds what another step has changed.
     pub fn extend(&mut self, other: Self) {
         self.services.extend(other.services);
+        self.merged.extend(other.merged);
         self.listed.extend(other.listed);
+        self.lists.extend(other.lists);
     }
 }
 
@@ -109,6 +118,11 @@ impl NamesTable {
         self.cells.get(&key.cell)?.service(&key.user, &key.job)
     }
 
+    /// A merged service.
+    pub fn merged(&self, key: &MergedKey) -> Option<MergedView<'_>> {
+        self.cells.get(&key.cell)?.merged(&key.user, &key.name)
+    }
+
     /// The published endpoints with this address.
     pub fn at_address(&self, address: IpAddr) -> Option<&BTreeSet<AddressOwner>> {
         self.addresses.get(&address)
@@ -143,3 +157,5 @@ impl NamesTable {
 
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+pub(crate) use merged::tests as merged_tests;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use borough_model::merged::WeightSum;
 use borough_model::task::Health;
 use borough_model::{Name, TaskId};
 
+use super::weights::EndpointWeights;
 use super::{ServiceEndpoint, ServiceFacts, TableIndex};
 
 /// The endpoints of a job, and the facts of the job that the views show.
@@ -15,9 +17,9 @@ pub struct Service {
     index: TableIndex,
     /// By the index of the task.
     endpoints: Vec<Arc<ServiceEndpoint>>,
-    healthy: usize,
-    /// How many endpoints have a port of this name.
-    with_port: BTreeMap<Name, usize>,
+    weights: EndpointWeights,
+    /// The weights of the endpoints that have a port of this name.
+    with_port: BTreeMap<Name, EndpointWeights>,
 }
 
 impl Service {
@@ -57,7 +59,7 @@ impl Service {
     /// Returns true if traffic should go to the endpoint. That is every healthy one. If none is healthy, it is every
     /// published one: the nodes of all are lost, and it is better to try them than to serve nobody.
     pub fn is_usable(&self, endpoint: &ServiceEndpoint) -> bool {
-        self.healthy == 0 || endpoint.health == Health::Healthy
+        self.weights.healthy().sum == 0 || endpoint.health == Health::Healthy
     }
 
     /// The usable endpoints, from that at place `start` on and then from the first.
@@ -78,6 +80,17 @@ impl Service {
     /// Returns true if the service or one of its endpoints has the port.
     pub fn has_port(&self, port: &Name) -> bool {
         self.facts.ports.contains(port) || self.with_port.contains_key(port)
+    }
+
+    /// The weights of its healthy endpoints, and of all.
+    pub fn weights(&self) -> (WeightSum, WeightSum) {
+        (self.weights.healthy(), self.weights.published())
+    }
+
+    /// The same for the endpoints that have a port.
+    pub fn weights_of(&self, port: &Name) -> (WeightSum, WeightSum) {
+        let weights = self.with_port.get(port);
+        weights.map(|weights| (weights.healthy(), weights.published())).unwrap_or_default()
     }
 
     fn place_of(&self, index: u32) -> Result<usize, usize> {
@@ -102,12 +115,10 @@ impl Service {
 
     /// Puts an endpoint, unless a newer row of its task is there.
     pub(super) fn put(&mut self, endpoint: ServiceEndpoint) -> Option<EndpointPut> {
-        let is_healthy = usize::from(endpoint.health == Health::Healthy);
         match self.place_of(endpoint.task.index) {
             Err(at) => {
                 let was_over = self.is_over();
-                self.healthy += is_healthy;
-                let lists = self.ports_add(&endpoint);
+                let lists = self.count_add(&endpoint);
                 self.endpoints.insert(at, Arc::new(endpoint));
                 Some(EndpointPut { before: None, shows: true, lists: lists || was_over })
             }
@@ -117,12 +128,10 @@ impl Service {
                     return None;
                 }
                 let shows = !known.shows_as(&endpoint);
-                self.healthy -= usize::from(known.health == Health::Healthy);
-                self.healthy += is_healthy;
                 let endpoint = Arc::new(endpoint);
                 let before = std::mem::replace(known, Arc::clone(&endpoint));
-                let mut lists = self.ports_add(&endpoint);
-                lists |= self.ports_remove(&before);
+                let mut lists = self.count_add(&endpoint);
+                lists |= self.count_remove(&before);
                 Some(EndpointPut { before: Some(before), shows, lists })
             }
         }
@@ -136,29 +145,30 @@ impl Service {
             return None;
         }
         let endpoint = self.endpoints.remove(at);
-        self.healthy -= usize::from(endpoint.health == Health::Healthy);
-        let lists = self.ports_remove(&endpoint) || self.is_over();
+        let lists = self.count_remove(&endpoint) || self.is_over();
         Some(EndpointRemoved { endpoint, lists })
     }
 
-    /// Counts the ports of an endpoint. Returns true if the service has another port now.
-    fn ports_add(&mut self, endpoint: &ServiceEndpoint) -> bool {
+    /// Counts an endpoint and its ports. Returns true if the service has another port now.
+    fn count_add(&mut self, endpoint: &ServiceEndpoint) -> bool {
+        self.weights.add(endpoint);
         let mut is_other = false;
         for port in &endpoint.ports {
-            let count = self.with_port.entry(port.name.clone()).or_default();
-            *count += 1;
-            is_other |= *count == 1 && !self.facts.ports.contains(&port.name);
+            let weights = self.with_port.entry(port.name.clone()).or_default();
+            is_other |= weights.is_empty() && !self.facts.ports.contains(&port.name);
+            weights.add(endpoint);
         }
         is_other
     }
 
-    /// Counts the ports of an endpoint no longer. Returns true if the service lacks a port now.
-    fn ports_remove(&mut self, endpoint: &ServiceEndpoint) -> bool {
+    /// Counts an endpoint and its ports no longer. Returns true if the service lacks a port now.
+    fn count_remove(&mut self, endpoint: &ServiceEndpoint) -> bool {
+        self.weights.remove(endpoint);
         let mut lacks = false;
         for port in &endpoint.ports {
-            let Some(count) = self.with_port.get_mut(&port.name) else { continue };
-            *count = count.saturating_sub(1);
-            if *count == 0 {
+            let Some(weights) = self.with_port.get_mut(&port.name) else { continue };
+            weights.remove(endpoint);
+            if weights.is_empty() {
                 self.with_port.remove(&port.name);
                 lacks |= !self.facts.ports.contains(&port.name);
             }

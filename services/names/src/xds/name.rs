@@ -1,10 +1,12 @@
 //! Names and types of resources.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use borough_model::Name;
 
-use crate::table::{CellTable, NamesTable, Service, ServiceKey};
+use crate::hub::HubKey;
+use crate::table::{CellTable, MergedKey, NamesTable, Service, ServiceKey};
 
 /// The types of resources that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,38 +52,77 @@ impl XdsKind {
     }
 }
 
+/// In front of the names of resources of merged services. No name of a job's resource has a `/`.
+const MERGED_PREFIX: &str = "svc/";
+
+/// What a resource is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum XdsOwner {
+    Job(ServiceKey),
+    Merged(MergedKey),
+}
+
+impl fmt::Display for XdsOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(key) => key.fmt(f),
+            Self::Merged(key) => key.fmt(f),
+        }
+    }
+}
+
 /// What the name of a resource names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct XdsName {
-    pub key: ServiceKey,
+    pub owner: XdsOwner,
     /// Absent: the first port.
     pub port: Option<Name>,
 }
 
 impl XdsName {
-    /// Reads `JOB.USER.CELL` or `PORT.JOB.USER.CELL`. No part contains a dot, so the number of parts decides.
+    /// Reads `JOB.USER.CELL` or `PORT.JOB.USER.CELL`. No part contains a dot, so the number of parts decides. `svc/` in
+    /// front of either makes it the name of a merged service.
     pub fn parse(text: &str) -> Option<Self> {
+        let (text, is_merged) =
+            text.strip_prefix(MERGED_PREFIX).map_or((text, false), |behind| (behind, true));
         let parts: Vec<&str> = text.split('.').collect();
         let (port, job, user, cell) = match parts.as_slice() {
             [job, user, cell] => (None, job, user, cell),
             [port, job, user, cell] => (Some(Name::new(*port).ok()?), job, user, cell),
             _ => return None,
         };
-        Some(Self { key: ServiceKey::of_texts(cell, user, job)?, port })
+        let owner = if is_merged {
+            XdsOwner::Merged(MergedKey::of_texts(cell, user, job)?)
+        } else {
+            XdsOwner::Job(ServiceKey::of_texts(cell, user, job)?)
+        };
+        Some(Self { owner, port })
     }
 
-    /// The service, if it has the port.
+    /// What wakes a client of it.
+    pub(super) fn hub_key(self) -> HubKey {
+        match self.owner {
+            XdsOwner::Job(key) => HubKey::Service(key),
+            XdsOwner::Merged(key) => HubKey::Merged(key),
+        }
+    }
+
+    /// The service of a job, if it has the port.
     pub(super) fn service<'t>(&self, table: &'t NamesTable) -> Option<&'t Service> {
-        let service = table.service(&self.key)?;
+        let XdsOwner::Job(key) = &self.owner else { return None };
+        let service = table.service(key)?;
         self.port.as_ref().is_none_or(|port| service.has_port(port)).then_some(service)
     }
 }
 
-impl std::fmt::Display for XdsName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for XdsName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if matches!(self.owner, XdsOwner::Merged(_)) {
+            f.write_str(MERGED_PREFIX)?;
+        }
         match &self.port {
-            Some(port) => write!(f, "{port}.{}", self.key),
-            None => self.key.fmt(f),
+            Some(port) => write!(f, "{port}.{}", self.owner),
+            None => self.owner.fmt(f),
         }
     }
 }

@@ -23,8 +23,9 @@ use envoy_types::pb::envoy::config::listener::v3::{ApiListener, Listener};
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
+use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::{
-    Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
+    Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost, WeightedCluster,
 };
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
@@ -36,8 +37,8 @@ use envoy_types::pb::google::protobuf::{Any, Duration, Struct, UInt32Value, Valu
 use prost::{Message, Name as ProtoName};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::name::{XdsKind, XdsName};
-use crate::table::{NamesTable, Service, ServiceEndpoint};
+use super::name::{XdsKind, XdsName, XdsOwner};
+use crate::table::{MergedJob, MergedPort, MergedView, NamesTable, Service, ServiceEndpoint, ServiceKey};
 
 /// A resource with its version: equal resources have equal versions.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,13 +50,66 @@ pub struct XdsResource {
 /// The resource called `text`; `None` if there is none. A name that nobody can have is one that nobody has.
 pub fn xds_resource(table: &NamesTable, kind: XdsKind, text: &str) -> Option<XdsResource> {
     let name = XdsName::parse(text)?;
-    let service = name.service(table)?;
+    let (target, endpoints) = match &name.owner {
+        XdsOwner::Job(key) => {
+            let service = name.service(table)?;
+            let endpoints = || job_endpoints(text, key, service, name.port.as_ref());
+            (RouteTarget::cluster(text), (kind == XdsKind::Endpoints).then(endpoints))
+        }
+        XdsOwner::Merged(key) => {
+            let merged = table.merged(key)?;
+            let port = name.port.as_ref().map_or(MergedPort::Placed(0), MergedPort::Named);
+            if name.port.is_some() && !merged.has_port(port) {
+                return None;
+            }
+            (merged_target(text, &name, &merged, port), None)
+        }
+    };
     Some(match kind {
-        XdsKind::Listener => versioned(&listener(text), &[]),
-        XdsKind::Route => versioned(&route(text), &[]),
+        XdsKind::Listener => versioned(&listener(text, route(text, target)), &[]),
+        XdsKind::Route => versioned(&route(text, target), &[]),
         XdsKind::Cluster => versioned(&cluster(text), &[]),
-        XdsKind::Endpoints => endpoints(text, &name, service),
+        XdsKind::Endpoints => endpoints.unwrap_or_else(|| endpoints_none(text)),
     })
+}
+
+/// The clusters of the jobs of a merged service, with their parts of the traffic. A client of gRPC ignores the weights
+/// of endpoints. While no job can serve, the target is the service's own cluster, which has no endpoints: calls fail at
+/// once, or wait if they want to.
+fn merged_target(text: &str, name: &XdsName, merged: &MergedView<'_>, port: MergedPort<'_>) -> RouteTarget {
+    let parts = merged.parts(port);
+    let cluster = |(at, job): (usize, &MergedJob<'_>)| {
+        let part = parts.part(at);
+        let cluster = XdsName { owner: XdsOwner::Job(job.key.clone()), port: name.port.clone() };
+        (part > 0).then(|| (cluster.to_string(), part))
+    };
+    let clusters: Vec<(String, u32)> = merged.jobs.iter().enumerate().filter_map(cluster).collect();
+    if clusters.is_empty() { RouteTarget::cluster(text) } else { RouteTarget(clusters) }
+}
+
+/// Where a route leads: clusters with their weights.
+struct RouteTarget(Vec<(String, u32)>);
+
+impl RouteTarget {
+    fn cluster(name: &str) -> Self {
+        Self(vec![(name.to_owned(), 1)])
+    }
+
+    fn specifier(self) -> ClusterSpecifier {
+        let Self(mut clusters) = self;
+        if clusters.len() == 1
+            && let Some((name, _)) = clusters.pop()
+        {
+            return ClusterSpecifier::Cluster(name);
+        }
+        let weighted = clusters.into_iter().map(|(name, weight)| ClusterWeight {
+            name,
+            weight: Some(UInt32Value { value: weight }),
+            ..ClusterWeight::default()
+        });
+        let clusters = WeightedCluster { clusters: weighted.collect(), ..WeightedCluster::default() };
+        ClusterSpecifier::WeightedClusters(clusters)
+    }
 }
 
 /// Endpoints of a service that is gone: whoever has them must stop to use them.
@@ -94,7 +148,7 @@ fn from_this_stream() -> ConfigSource {
 }
 
 /// The listener of a gRPC client. It has its route inline, which saves a round trip.
-fn listener(name: &str) -> Listener {
+fn listener(name: &str, route: RouteConfiguration) -> Listener {
     let router = HttpFilter {
         name: "router".to_owned(),
         config_type: Some(ConfigType::TypedConfig(any(&Router::default()))),
@@ -102,7 +156,7 @@ fn listener(name: &str) -> Listener {
     };
     let manager = HttpConnectionManager {
         stat_prefix: name.to_owned(),
-        route_specifier: Some(RouteSpecifier::RouteConfig(route(name))),
+        route_specifier: Some(RouteSpecifier::RouteConfig(route)),
         http_filters: vec![router],
         ..HttpConnectionManager::default()
     };
@@ -113,12 +167,9 @@ fn listener(name: &str) -> Listener {
     }
 }
 
-/// Every request goes to the cluster of the same name.
-fn route(name: &str) -> RouteConfiguration {
-    let action = RouteAction {
-        cluster_specifier: Some(ClusterSpecifier::Cluster(name.to_owned())),
-        ..RouteAction::default()
-    };
+/// Every request goes to one target.
+fn route(name: &str, target: RouteTarget) -> RouteConfiguration {
+    let action = RouteAction { cluster_specifier: Some(target.specifier()), ..RouteAction::default() };
     let everything =
         RouteMatch { path_specifier: Some(PathSpecifier::Prefix(String::new())), ..RouteMatch::default() };
     let route = Route { r#match: Some(everything), action: Some(Action::Route(action)), ..Route::default() };
@@ -154,8 +205,8 @@ struct LocalityDraft {
 
 /// The endpoints of a service by locality. Hosts that are names are left out, since clients accept addresses only, and
 /// an address is given once, since one that is there twice makes the whole resource invalid.
-fn endpoints(text: &str, name: &XdsName, service: &Service) -> XdsResource {
-    let port = name.port.as_ref().or_else(|| service.facts().ports.first());
+fn job_endpoints(text: &str, key: &ServiceKey, service: &Service, port: Option<&Name>) -> XdsResource {
+    let port = port.or_else(|| service.facts().ports.first());
     let mut seen: BTreeSet<(IpAddr, u16)> = BTreeSet::new();
     let mut localities: BTreeMap<(&str, &str), LocalityDraft> = BTreeMap::new();
     let mut details = Vec::new();
@@ -163,7 +214,7 @@ fn endpoints(text: &str, name: &XdsName, service: &Service) -> XdsResource {
         let number = port_of(endpoint, port);
         let Some(number) = number else { continue };
         let Some(address) = endpoint.host.address() else {
-            tracing::debug!(service = %name, host = endpoint.host.text(), "xDS leaves out a host that is a name");
+            tracing::debug!(service = %key, host = endpoint.host.text(), "xDS leaves out a host that is a name");
             continue;
         };
         if !seen.insert((address, number)) {
@@ -181,7 +232,7 @@ fn endpoints(text: &str, name: &XdsName, service: &Service) -> XdsResource {
     for ((zone, sub_zone), draft) in localities {
         assignment.endpoints.push(LocalityLbEndpoints {
             locality: Some(Locality {
-                region: name.key.cell.to_string(),
+                region: key.cell.to_string(),
                 zone: zone.to_owned(),
                 sub_zone: sub_zone.to_owned(),
             }),

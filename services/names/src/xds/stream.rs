@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use borough_model::Name;
 
-use super::name::{XdsKind, XdsName};
+use super::name::{XdsKind, XdsName, XdsOwner};
 use super::subscription::{GivenResource, Subscription, SubscriptionBatch};
 use crate::hub::{HubChange, HubKey};
 use crate::table::NamesTable;
@@ -207,8 +207,7 @@ impl AdsStream {
     fn names_added(&mut self, kind: XdsKind, names: Vec<String>) {
         for name in &names {
             if let Some(parsed) = XdsName::parse(name) {
-                let key = HubKey::Service(parsed.key);
-                self.follow(key, (kind, name.clone()));
+                self.follow(parsed.hub_key(), (kind, name.clone()));
             }
         }
         self.kinds.entry(kind).or_default().want(names);
@@ -218,7 +217,7 @@ impl AdsStream {
         for name in names {
             self.kinds.entry(kind).or_default().leave(name);
             let Some(parsed) = XdsName::parse(name) else { continue };
-            self.unfollow(HubKey::Service(parsed.key), &(kind, name.clone()));
+            self.unfollow(parsed.hub_key(), &(kind, name.clone()));
         }
     }
 
@@ -264,20 +263,26 @@ impl AdsStream {
     pub fn changed(&mut self, changed: &BTreeSet<HubChange>) {
         for change in changed {
             match change {
-                HubChange::Service(key) => {
-                    let followers = self.followed.get(&HubKey::Service(key.clone()));
-                    for (kind, name) in followers.into_iter().flatten() {
-                        if let Some(subscription) = self.kinds.get_mut(kind) {
-                            subscription.touch(name);
-                        }
-                    }
-                }
+                HubChange::Service(key) => self.touch(&HubKey::Service(key.clone())),
+                HubChange::Merged(key) => self.touch(&HubKey::Merged(key.clone())),
+                // The clusters of a merged service are those of its jobs.
+                HubChange::List(_) => {}
                 HubChange::Listed(listed) => {
-                    let name = XdsName { key: listed.service.clone(), port: listed.port.clone() };
+                    let owner = XdsOwner::Job(listed.service.clone());
+                    let name = XdsName { owner, port: listed.port.clone() };
                     if let Some(subscription) = self.kinds.get_mut(&XdsKind::Cluster) {
                         subscription.touch_listed(name.to_string());
                     }
                 }
+            }
+        }
+    }
+
+    /// Looks again at the names that follow `key`.
+    fn touch(&mut self, key: &HubKey) {
+        for (kind, name) in self.followed.get(key).into_iter().flatten() {
+            if let Some(subscription) = self.kinds.get_mut(kind) {
+                subscription.touch(name);
             }
         }
     }

@@ -203,7 +203,9 @@ impl Subscription {
             let current = self.current(table, kind, &name);
             let told = self.sent.get(&name).copied();
             let now = current.as_ref().map(|resource| resource.version);
-            if told == Some(now) {
+            // A name of the list that the client never had is no news when it is gone.
+            let is_unknown = current.is_none() && told.is_none() && !self.wanted.contains(&name);
+            if told == Some(now) || is_unknown {
                 continue;
             }
             match current {

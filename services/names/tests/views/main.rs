@@ -411,8 +411,12 @@ async fn bad_requests_say_what_is_accepted() {
     refused("/v1/health/service/web_ann?filter=a", 400, "leave it out").await;
     refused("/v1/catalog/services?dc=beta", 500, "No path to datacenter").await;
     refused("/v1/http_sd?job=A_b", 400, "accepted: 1 to 63 of a-z").await;
-    refused("/v1/http_sd?jobs=web", 400, "jobs: there is no such parameter; accepted: cell, user, job, port")
-        .await;
+    refused(
+        "/v1/http_sd?jobs=web",
+        400,
+        "jobs: there is no such parameter; accepted: cell, user, service, job, port",
+    )
+    .await;
     refused("/v1/kv/secret", 404, "/v1/catalog/services").await;
     assert_eq!(views.get("/v1/agent/self").await.json()["Config"]["Datacenter"], "alpha");
     assert_eq!(views.get("/v1/status/leader").await.json(), views.addresses.http.to_string());

@@ -54,6 +54,9 @@ fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     for row in rows.endpoints.values() {
         each(DeltaKey::Endpoint(row.endpoint.task), endpoint_digest(&row.endpoint, row.revision));
     }
+    for row in rows.merged_services.values() {
+        each(DeltaKey::MergedService(row.id), row_digest(row));
+    }
     // The journal has no record of settings that never changed.
     let is_recorded = rows.journal_record.last.contains_key(&DeltaKey::CellSettings);
     let settings = rows.meta.as_ref().filter(|_| is_recorded);
@@ -78,6 +81,10 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
             (row.endpoint.task == task).then(|| format!("{row:?}"))
         }
         DeltaKey::CellSettings => rows.meta.as_ref().map(|meta| format!("{meta:?}")),
+        DeltaKey::MergedService(id) => {
+            let mut rows = rows.merged_services.values();
+            rows.find(|row| row.id == id).map(|row| format!("{row:?}"))
+        }
     }
 }
 
@@ -105,6 +112,10 @@ fn key_text(rows: &CellRows, key: DeltaKey) -> String {
             None => format!("name of task/{task}"),
         },
         DeltaKey::CellSettings => "meta".to_owned(),
+        DeltaKey::MergedService(id) => match rows.merged_services.values().find(|row| row.id == id) {
+            Some(row) => format!("merged_service/{}/{}", row.user, row.name),
+            None => format!("merged_service {id}"),
+        },
     }
 }
 

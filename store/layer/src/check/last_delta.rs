@@ -53,7 +53,9 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
         Delta::NodeRemoved { .. }
         | Delta::JobRemoved { .. }
         | Delta::TaskRemoved { .. }
-        | Delta::EndpointWithdrawn { .. } => None,
+        | Delta::EndpointWithdrawn { .. }
+        | Delta::MergedServiceRemoved { .. } => None,
+        Delta::MergedService { row } => Some(row_digest(row.as_ref())),
         Delta::CellSettings { revision } => Some(*revision),
     }
 }

@@ -13,6 +13,7 @@ mod job;
 mod journal;
 mod last_delta;
 mod load;
+mod merged;
 mod node;
 mod quota;
 mod request;
@@ -78,6 +79,7 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
     task::check(&mut found, rows, mode);
     job::check(&mut found, rows, mode);
     endpoint::check(&mut found, rows);
+    merged::check(&mut found, rows);
     quota::check(&mut found, rows);
     request::check(&mut found, rows);
     journal::check(&mut found, rows);

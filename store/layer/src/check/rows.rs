@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
+use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{GangRow, TaskRow};
 use borough_model::{GangId, JobId, Name, NodeId, RequestId, TaskId};
@@ -49,6 +50,8 @@ pub struct CellRows {
     pub endpoints: BTreeMap<(Name, Name, u32), EndpointRow>,
     /// The stamp of the last change of any endpoint, by user and job.
     pub name_revisions: BTreeMap<(Name, Name), Versionstamp>,
+    /// Merged services, by user and name.
+    pub merged_services: BTreeMap<(Name, Name), MergedServiceRow>,
     /// Limits, by user and band.
     pub quota_limits: BTreeMap<(Name, Band), QuotaRow>,
     /// The charges that admission has recorded, by user and band.

@@ -11,8 +11,8 @@ use borough_model::{Delta, JobId, JobSpec, Name};
 use super::{Cursor, journal_head};
 use crate::error::StoreResult;
 use crate::keys::{
-    CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey,
-    NodeLoadKey, Prefix, TaskKey, chunk_read,
+    CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, MergedServiceKey, NodeAllocKey,
+    NodeKey, NodeLoadKey, Prefix, TaskKey, chunk_read,
 };
 use crate::row::EndpointRow;
 
@@ -30,9 +30,9 @@ pub enum Listed {
     JobName { user: Name, name: Name, job: JobId },
 }
 
-/// Lists nodes, commitments, loads, jobs, specs, tasks, endpoints and gangs into `sink`, in chunks of `chunk_rows`,
-/// each in its own transaction. Returns a position. The caller must replay the journal from there to its end; the rows
-/// are then the cell's state.
+/// Lists nodes, commitments, loads, jobs, specs, tasks, endpoints, gangs and merged services into `sink`, in chunks of
+/// `chunk_rows`, each in its own transaction. Returns a position. The caller must replay the journal from there to its
+/// end; the rows are then the cell's state.
 pub async fn cell_list_chunked(
     db: &Database,
     space: &CellSpace,
@@ -62,6 +62,8 @@ pub async fn cell_list_chunked(
     };
     each_row::<EndpointKey>(db, space, rows, &mut endpoint).await?;
     each_row::<GangKey>(db, space, rows, |_, row| sink(row_of(Delta::Gang { row }))).await?;
+    let mut merged = |_, row| sink(row_of(Delta::MergedService { row: Box::new(row) }));
+    each_row::<MergedServiceKey>(db, space, rows, &mut merged).await?;
     Ok(from)
 }
 

@@ -2,6 +2,7 @@
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
+use borough_model::merged::MergedServiceRow;
 use borough_model::node::{GatewayLive, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
 use borough_model::task::{GangRow, TaskRow};
 use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
@@ -156,6 +157,11 @@ keys! {
         user: Name,
         job: Name,
     } = NameRevision => StampValue;
+    /// `merged_service/<user>/<name>`: which jobs of the user are one service under the name.
+    MergedServiceKey {
+        user: Name,
+        name: Name,
+    } = MergedService => MergedServiceRow;
 
     /// `journal/<store_epoch>/<stamp>/<part>`: a part of an entry.
     JournalKey {

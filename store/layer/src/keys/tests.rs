@@ -197,6 +197,7 @@ fn bytes_are_golden() {
         QuotaReleasedKey { user: name("ada"), band: Band::Monitoring, dimension: "cpu_millis".to_owned() };
         EndpointKey { user: name("ada"), job: name("web"), index: 2 };
         NameRevisionKey { user: name("ada"), job: name("web") };
+        MergedServiceKey { user: name("ada"), name: name("shop") };
         JournalKey { store_epoch: 1, stamp: Versionstamp::new(0x0102_0304, 5), part: 0 };
         JournalHeadKey {};
         JournalFloorKey {};

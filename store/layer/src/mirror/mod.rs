@@ -9,6 +9,7 @@ mod ended;
 mod follow;
 mod handle;
 mod holds;
+mod merged;
 mod ring;
 mod rows;
 mod specs;

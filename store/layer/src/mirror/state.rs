@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
@@ -63,8 +64,9 @@ pub struct MirrorState {
     gangs: BTreeMap<GangId, Arc<GangRow>>,
     job_gangs: BTreeSet<(JobId, GangId)>,
     node_names: BTreeMap<Name, NodeId>,
-    job_names: BTreeMap<(Name, Name), JobId>,
+    pub(super) job_names: BTreeMap<(Name, Name), JobId>,
     node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
+    pub(super) merged_services: BTreeMap<(Name, Name), Arc<MergedServiceRow>>,
 }
 
 /// The first and the last task that a job can have.
@@ -304,6 +306,8 @@ impl MirrorState {
             }
             Delta::Gang { row } => self.gang_put(row),
             Delta::CellSettings { .. } => {}
+            Delta::MergedService { row } => self.merged_put(row),
+            Delta::MergedServiceRemoved { id, user, name } => self.merged_remove(*id, user, name),
         }
     }
 

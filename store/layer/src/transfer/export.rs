@@ -10,8 +10,9 @@ use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
     AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey,
-    JobSpecKey, Key, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
-    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
+    JobSpecKey, Key, MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey,
+    QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey,
+    value_encode,
 };
 use crate::row::Cursor;
 
@@ -89,6 +90,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::QuotaReleased
         | KeyKind::Name
         | KeyKind::NameRevision
+        | KeyKind::MergedService
         | KeyKind::Request
         | KeyKind::RequestExpiry
         | KeyKind::AccessGrant => true,
@@ -202,6 +204,9 @@ impl<W: Write> ExportRows<W> {
         }
         for ((user, job), stamp) in &rows.name_revisions {
             self.put(&NameRevisionKey { user: user.clone(), job: job.clone() }, &StampValue(*stamp))?;
+        }
+        for ((user, name), row) in &rows.merged_services {
+            self.put(&MergedServiceKey { user: user.clone(), name: name.clone() }, row)?;
         }
         for (&id, row) in &rows.requests {
             self.put(&RequestKey { id }, row)?;

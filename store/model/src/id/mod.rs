@@ -88,6 +88,11 @@ impl Name {
         Self(CompactString::from(format!("unread-{number}")))
     }
 
+    /// No name comes before this one: where a range of all names begins.
+    pub fn first() -> Self {
+        Self(CompactString::const_new("a"))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -156,6 +161,8 @@ numbered! {
     NodeId, "n";
     /// A gang: tasks that are placed all or nothing.
     GangId, "u";
+    /// A merged service, for ever.
+    MergedServiceId, "m";
 }
 
 /// One attempt of a task, from assignment to exit; the next attempt has the next number.

@@ -1,7 +1,7 @@
 //! The row of a delta, and which of two deltas of a row is newer.
 
 use super::Delta;
-use crate::id::{GangId, JobId, NodeId, TaskId};
+use crate::id::{GangId, JobId, MergedServiceId, NodeId, TaskId};
 
 /// The row of a delta. A cache keeps one value per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,7 @@ pub enum DeltaKey {
     /// A node's measured load.
     NodeLoad(NodeId),
     CellSettings,
+    MergedService(MergedServiceId),
 }
 
 impl Delta {
@@ -33,15 +34,19 @@ impl Delta {
             Self::Gang { row } => DeltaKey::Gang(row.id),
             Self::NodeLoad { node, .. } => DeltaKey::NodeLoad(*node),
             Self::CellSettings { .. } => DeltaKey::CellSettings,
+            Self::MergedService { row } => DeltaKey::MergedService(row.id),
+            Self::MergedServiceRemoved { id, .. } => DeltaKey::MergedService(*id),
         }
     }
 
-    /// The revision of its row. The removal of a node or a job is above every revision, since their ids are never used
-    /// again.
+    /// The revision of its row. The removal of a node, a job or a merged service is above every revision, since their
+    /// ids are never used again.
     pub fn revision(&self) -> u64 {
         match self {
             Self::Node { row } => row.revision,
-            Self::NodeRemoved { .. } | Self::JobRemoved { .. } => u64::MAX,
+            Self::NodeRemoved { .. } | Self::JobRemoved { .. } | Self::MergedServiceRemoved { .. } => {
+                u64::MAX
+            }
             Self::NodeAlloc { alloc, .. } => alloc.epoch,
             Self::NodeLoad { load, .. } => load.revision,
             Self::Job { row, .. } => row.revision,
@@ -51,6 +56,7 @@ impl Delta {
             | Self::EndpointWithdrawn { revision, .. }
             | Self::CellSettings { revision } => *revision,
             Self::Gang { row } => row.revision,
+            Self::MergedService { row } => row.revision,
         }
     }
 }

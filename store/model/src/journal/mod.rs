@@ -5,8 +5,9 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::id::{JobId, Name, NodeId, RequestId, TaskId};
+use crate::id::{JobId, MergedServiceId, Name, NodeId, RequestId, TaskId};
 use crate::job::{JobRow, JobSpec};
+use crate::merged::MergedServiceRow;
 use crate::node::{NodeAlloc, NodeLoad, NodeRow};
 use crate::task::{Endpoint, GangRow, TaskRow};
 
@@ -146,5 +147,21 @@ pub enum Delta {
         /// The revision of the settings.
         #[n(0)]
         revision: u64,
+    },
+    /// A merged service, made or changed.
+    #[n(12)]
+    MergedService {
+        #[n(0)]
+        row: Box<MergedServiceRow>,
+    },
+    /// The owner of a merged service removed it.
+    #[n(13)]
+    MergedServiceRemoved {
+        #[n(0)]
+        id: MergedServiceId,
+        #[n(1)]
+        user: Name,
+        #[n(2)]
+        name: Name,
     },
 }

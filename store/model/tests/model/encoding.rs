@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use crate::journal_sample::{journal_values, node_load};
-use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
+use crate::journal_sample::{journal_values, merged_row, node_load};
+use borough_model::id::{GangId, Incarnation, JobId, MergedServiceId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
     GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec,
@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use crate::resize::{refusals, resize_full};
 use crate::rollout::{changes_full, moves_full, rollout_full};
-use crate::sample::{END_REASONS, example_file, file_spec, hex, name, spec, unhex};
+use crate::sample::{END_REASONS, array_of, elements, example_file, file_spec, hex, name, spec, unhex};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
 const ALLOC: TaskId = TaskId { job: JobId(9), index: 4 };
@@ -306,6 +306,8 @@ fn journal() -> JournalEntry {
             Delta::Gang { row: gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000) },
             Delta::CellSettings { revision },
             Delta::NodeLoad { node: NodeId(7), load: node_load() },
+            Delta::MergedService { row: Box::new(merged_row()) },
+            Delta::MergedServiceRemoved { id: MergedServiceId(8), user: name("ada"), name: name("shop") },
         ],
         values: None,
     }
@@ -368,6 +370,7 @@ fn samples() -> Vec<Sample> {
         sample("node_load.unjournalled", &NodeLoad { unjournalled: Some(true), ..node_load() }),
         sample("endpoint", &endpoint()),
         sample("gang_row", &gang),
+        sample("merged_service_row", &merged_row()),
         sample("journal_entry", &journal()),
         sample("journal_entry.values", &journal_values(journal())),
         sample("enum.task_state", &TaskState::ALL.to_vec()),
@@ -433,26 +436,6 @@ fn every_golden_line_however_old_still_decodes() {
         let again = sample.unwrap_or_else(|| panic!("{name} is in the golden file and has no sample")).again;
         assert!(again(&bytes).is_ok(), "{name}: {:?}", again(&bytes));
     }
-}
-
-/// The elements of an encoded struct.
-fn elements(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut decoder = minicbor::Decoder::new(bytes);
-    let length = decoder.array().unwrap().unwrap();
-    let mut element = || {
-        let begin = decoder.position();
-        decoder.skip().unwrap();
-        bytes[begin..decoder.position()].to_vec()
-    };
-    (0..length).map(|_| element()).collect()
-}
-
-fn array_of(elements: &[Vec<u8>]) -> Vec<u8> {
-    let mut encoder = minicbor::Encoder::new(Vec::new());
-    encoder.array(u64::try_from(elements.len()).unwrap()).unwrap();
-    let mut bytes = encoder.into_writer();
-    bytes.extend(elements.iter().flatten());
-    bytes
 }
 
 #[test]

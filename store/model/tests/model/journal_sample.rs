@@ -1,7 +1,13 @@
 //! Samples of what the journal has beside rows.
 
+use std::collections::BTreeMap;
+
+use borough_model::MergedServiceId;
 use borough_model::journal::{JournalEntry, ValueChange};
+use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{LoadMeasured, NodeLoad};
+
+use crate::sample::name;
 
 /// A measured load.
 pub(crate) fn node_load() -> NodeLoad {
@@ -19,4 +25,19 @@ pub(crate) fn journal_values(entry: JournalEntry) -> JournalEntry {
         ValueChange { key: "app".to_owned(), old: value("shop"), new: None },
     ];
     JournalEntry { deltas: Vec::new(), values: Some(values), ..entry }
+}
+
+/// A merged service.
+pub(crate) fn merged_row() -> MergedServiceRow {
+    let condition = |operator| LabelCondition { key: "app".to_owned(), value: "shop".to_owned(), operator };
+    MergedServiceRow {
+        id: MergedServiceId(8),
+        user: name("ada"),
+        name: name("shop"),
+        selector: vec![condition(LabelOperator::Is), condition(LabelOperator::IsNot)],
+        shares: BTreeMap::from([(name("canary"), 5)]),
+        revision: 3,
+        changed_ms: 1_700_000_000_000,
+        changed_by: "user/ada".to_owned(),
+    }
 }

@@ -150,3 +150,24 @@ pub(crate) fn helper_status() -> HelperStatus {
         exit: Some(exit),
     }
 }
+
+/// The elements of an encoded struct.
+pub(crate) fn elements(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut decoder = minicbor::Decoder::new(bytes);
+    let length = decoder.array().unwrap().unwrap();
+    let mut element = || {
+        let begin = decoder.position();
+        decoder.skip().unwrap();
+        bytes[begin..decoder.position()].to_vec()
+    };
+    (0..length).map(|_| element()).collect()
+}
+
+/// The encoding of a struct with these elements.
+pub(crate) fn array_of(elements: &[Vec<u8>]) -> Vec<u8> {
+    let mut encoder = minicbor::Encoder::new(Vec::new());
+    encoder.array(u64::try_from(elements.len()).unwrap()).unwrap();
+    let mut bytes = encoder.into_writer();
+    bytes.extend(elements.iter().flatten());
+    bytes
+}

@@ -8,6 +8,7 @@ from .access import *
 from .task import *
 from .job import *
 from .cell import *
+from .merged import *
 from .name import *
 from .node import *
 from .quota import *
@@ -60,6 +61,7 @@ __all__ = [
     "Job",
     "JobKind",
     "JobRemoved",
+    "JobShare",
     "JobSpec",
     "JobState",
     "JobUsage",
@@ -70,6 +72,8 @@ __all__ = [
     "LogSpec",
     "LogStream",
     "LogTime",
+    "MergedJob",
+    "MergedService",
     "NearestFit",
     "Need",
     "Node",
@@ -200,6 +204,9 @@ RECORDS: dict[str, type[Record]] = {
     "borough.v1.FailureDomains": FailureDomains,
     "borough.v1.SchedulerWorker": SchedulerWorker,
     "borough.v1.WorkerStats": WorkerStats,
+    "borough.v1.MergedService": MergedService,
+    "borough.v1.JobShare": JobShare,
+    "borough.v1.MergedJob": MergedJob,
     "borough.v1.Endpoint": Endpoint,
     "borough.v1.EndpointWithdrawn": EndpointWithdrawn,
     "borough.v1.Node": Node,

@@ -3,7 +3,7 @@
 """The methods of the API."""
 
 from ..methods import Method
-from . import access_pb2, cell_pb2, job_pb2, name_pb2, node_pb2, quota_pb2, task_pb2, watch_pb2
+from . import access_pb2, cell_pb2, job_pb2, merged_pb2, name_pb2, node_pb2, quota_pb2, task_pb2, watch_pb2
 
 LIST_GRANTS = Method(
     "/borough.v1.AccessService/ListGrants", access_pb2.ListGrantsRequest, access_pb2.ListGrantsResponse
@@ -38,6 +38,22 @@ GET_JOB_HISTORY = Method(
 LIST_CELLS = Method("/borough.v1.CellService/ListCells", cell_pb2.ListCellsRequest, cell_pb2.ListCellsResponse)
 GET_CELL = Method("/borough.v1.CellService/GetCell", cell_pb2.GetCellRequest, cell_pb2.GetCellResponse)
 UPDATE_CELL = Method("/borough.v1.CellService/UpdateCell", cell_pb2.UpdateCellRequest, cell_pb2.UpdateCellResponse)
+LIST_MERGED_SERVICES = Method(
+    "/borough.v1.MergeService/ListMergedServices",
+    merged_pb2.ListMergedServicesRequest,
+    merged_pb2.ListMergedServicesResponse,
+)
+GET_MERGED_SERVICE = Method(
+    "/borough.v1.MergeService/GetMergedService", merged_pb2.GetMergedServiceRequest, merged_pb2.GetMergedServiceResponse
+)
+SET_MERGED_SERVICE = Method(
+    "/borough.v1.MergeService/SetMergedService", merged_pb2.SetMergedServiceRequest, merged_pb2.SetMergedServiceResponse
+)
+REMOVE_MERGED_SERVICE = Method(
+    "/borough.v1.MergeService/RemoveMergedService",
+    merged_pb2.RemoveMergedServiceRequest,
+    merged_pb2.RemoveMergedServiceResponse,
+)
 LIST_ENDPOINTS = Method(
     "/borough.v1.NameService/ListEndpoints", name_pb2.ListEndpointsRequest, name_pb2.ListEndpointsResponse
 )

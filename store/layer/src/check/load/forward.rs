@@ -40,6 +40,15 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
         Delta::Gang { row } => drop(rows.gangs.insert(row.id, row)),
         // The settings are read at the end.
         Delta::CellSettings { .. } => {}
+        Delta::MergedService { row } => {
+            drop(rows.merged_services.insert((row.user.clone(), row.name.clone()), *row));
+        }
+        Delta::MergedServiceRemoved { id, user, name } => {
+            let key = (user, name);
+            if rows.merged_services.get(&key).is_some_and(|row| row.id == id) {
+                rows.merged_services.remove(&key);
+            }
+        }
     }
 }
 

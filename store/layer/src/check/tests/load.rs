@@ -40,6 +40,7 @@ pub(crate) fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
     assert_eq!(loaded.tasks, model.tasks, "seed {seed}");
     assert_eq!(loaded.gangs, model.gangs, "seed {seed}");
     assert_eq!(loaded.endpoints, model.endpoints, "seed {seed}");
+    assert_eq!(loaded.merged_services, model.merged_services, "seed {seed}");
     assert_eq!(loaded.name_revisions, model.name_revisions, "seed {seed}");
 }
 

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use borough_kv::Versionstamp;
 use borough_model::access::{AccessRole, Right};
 use borough_model::job::{Band, job_new};
+use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{
     GatewayLive, LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, Voucher, node_new,
 };
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
-use borough_model::{GangId, Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
+use borough_model::{GangId, Incarnation, JobId, MergedServiceId, NodeId, RequestId, Resources, TaskId};
 
 use crate::keys::*;
 use crate::row::{
@@ -102,6 +103,18 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
     let past = JobPastKey { user: user.clone(), name: job_name.clone(), submitted_ms: 5, job };
     let term = ConstraintKey { term: "t".to_owned(), domain: "d".to_owned() };
     let at = EndpointKey { user: user.clone(), job: job_name.clone(), index: 3 };
+    let condition =
+        LabelCondition { key: "app".to_owned(), value: "shop".to_owned(), operator: LabelOperator::Is };
+    let merged = MergedServiceRow {
+        id: MergedServiceId(8),
+        user: user.clone(),
+        name: name("shop"),
+        selector: vec![condition],
+        shares: BTreeMap::from([(job_name.clone(), 5)]),
+        revision: 2,
+        changed_ms: 5,
+        changed_by: "user/ada".to_owned(),
+    };
     rows! {
         JobName: JobNameKey { user: user.clone(), name: job_name.clone() } => job;
         JobGate: JobGateKey { job } => JobGate { revision: 7 };
@@ -112,7 +125,8 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
         Constraint: term => ConstraintToken { change: 8 };
         Gang: GangKey { gang: GangId(6) } => gang_gathering(GangId(6), job, 2, 5);
         Name: at => EndpointRow { endpoint, revision: 4 };
-        NameRevision: NameRevisionKey { user, job: job_name } => StampValue(Versionstamp::new(10, 1));
+        NameRevision: NameRevisionKey { user: user.clone(), job: job_name } => StampValue(Versionstamp::new(10, 1));
+        MergedService: MergedServiceKey { user, name: name("shop") } => merged;
     }
 }
 
