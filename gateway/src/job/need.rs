@@ -1,4 +1,5 @@
-//! What each task of a running job needs by a changed file: nothing, a resize in place, or another attempt.
+//! What each task of a running job needs by a changed file: nothing, another weight or a resize in place, or another
+//! attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +12,26 @@ use borough_proto::v1;
 use borough_proto::v1::planned_need::Need;
 use borough_store::mirror::MirrorState;
 
-/// The attempts that a rollout would resize in place.
+/// The attempts that a rollout would change in place.
 #[derive(Debug, Default)]
-pub(super) struct PlannedResizes {
+pub(super) struct PlannedInPlace {
+    /// Those that run as before: at most their endpoints get another weight.
+    adopted: BTreeSet<u32>,
     resized: Vec<u32>,
-    /// Why the others are replaced.
+    /// Why others that differ in amounts only are replaced.
     refused: BTreeMap<u32, String>,
     /// What the attempts before take of their nodes beyond what they have.
     taken: BTreeMap<NodeId, Resources>,
 }
 
-impl PlannedResizes {
+impl PlannedInPlace {
+    /// Takes an attempt that runs as before.
+    pub(super) fn adopt(&mut self, index: u32) {
+        self.adopted.insert(index);
+    }
+
     /// Takes an attempt that differs in amounts only. Returns true if it would be resized in place.
-    pub(super) fn visit(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> bool {
+    pub(super) fn resize(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> bool {
         match self.refusal(state, task, spec) {
             None => self.resized.push(task.id.index),
             Some(why) => drop(self.refused.insert(task.id.index, why)),
@@ -56,12 +64,12 @@ impl PlannedResizes {
     }
 }
 
-/// What each task of a running job needs, if a rollout resizes some and replaces `replaced`.
+/// What each task of a running job needs, if a rollout changes some in place and replaces `replaced`.
 pub(super) fn planned_needs(
     state: &MirrorState,
     row: &JobRow,
     spec: &JobSpec,
-    resizes: &PlannedResizes,
+    in_place: &PlannedInPlace,
     replaced: &BTreeSet<u32>,
 ) -> Vec<v1::PlannedNeed> {
     let Some(before) = state.spec_of(row).map(|before| before.in_force(row)) else { return Vec::new() };
@@ -70,11 +78,14 @@ pub(super) fn planned_needs(
     for task in state.job_tasks(row.id).filter(|task| task.id.index < row.owner_count()) {
         let index = task.id.index;
         let fields = fields_for(&changes, index);
-        let (need, why) = if resizes.resized.contains(&index) {
+        let (need, why) = if in_place.adopted.contains(&index) {
+            let weighs = before.weight_for(index) != spec.weight_for(index);
+            if weighs { (Need::Weight, fields.join(", ")) } else { (Need::Nothing, String::new()) }
+        } else if in_place.resized.contains(&index) {
             (Need::Resize, fields.join(", "))
         } else if replaced.contains(&index) {
             let of_job = || resize_prevented(spec).filter(|_| amounts_only(&before, spec, index));
-            let why = resizes.refused.get(&index).cloned().or_else(|| of_job().map(str::to_owned));
+            let why = in_place.refused.get(&index).cloned().or_else(|| of_job().map(str::to_owned));
             let why = why.map(|why| format!("; {why}")).unwrap_or_default();
             (Need::Replace, format!("{}{why}", fields.join(", ")))
         } else {

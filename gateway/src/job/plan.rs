@@ -11,7 +11,7 @@ use borough_model::job::{
     change_class, fields_fixed, member_check, member_fits, runs_alike, set_counts, set_holds, spec_diff,
     spec_with_scheduler,
 };
-use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, begins_in_place};
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutBegin, RolloutRules};
 use borough_model::{FieldError, JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
@@ -20,7 +20,7 @@ use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
-use super::need::{PlannedResizes, nodes_before, planned_needs};
+use super::need::{PlannedInPlace, nodes_before, planned_needs};
 use super::rehearsal::submission_refusal;
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
 use crate::status::{refusal_of_fixed, status_from_validation};
@@ -180,8 +180,8 @@ struct PlannedRollout {
     unavailable_max: u32,
     surge: u32,
     canaries: u32,
-    /// Attempts that it would resize in place.
-    resizes: PlannedResizes,
+    /// Attempts that it would change in place.
+    in_place: PlannedInPlace,
     /// Healthy tasks that it would leave alone: it may end no more.
     skipped: usize,
     /// `None`: there would be none.
@@ -264,7 +264,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                 }
                 rollout = rollout_planned(state, row, spec);
                 let replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
-                response.needs = planned_needs(state, row, spec, &rollout.resizes, &replaced);
+                response.needs = planned_needs(state, row, spec, &rollout.in_place, &replaced);
                 response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
                 response.replaced.sort_unstable();
                 response.unavailable_max = rollout.unavailable_max;
@@ -321,14 +321,13 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     let (count, wanted) =
         if is_daemon { (row.owner_count(), row.wanted_count()) } else { (spec.count, spec.count) };
     let earlier = row.earlier_version().and_then(|version| state.spec(row.id, version));
+    let in_force = state.spec_of(row).map(|in_force| in_force.in_force(row));
+    let begin = in_force.map(|in_force| RolloutBegin::of(row, &in_force, spec, count));
     // What the tasks had before is not tried again.
     let (canaries, surge) = match earlier {
         Some(earlier) if runs_alike(&earlier.in_force(row), spec) => (0, spec.surge(count)),
-        _ => (spec.canaries(count), spec.surge_first(count)),
+        _ => begin.map_or((0, 0), |begin| (begin.canaries, begin.surge(spec, count))),
     };
-    let in_force = state.spec_of(row);
-    let in_place = in_force.is_some_and(|in_force| begins_in_place(row, &in_force.in_force(row), spec));
-    let surge = if in_place { 0 } else { surge };
     let surge = surge.max(row.surge());
     // The plan shows what follows the promotion, too.
     let rollout = Rollout::begin(row, 0, "", 0).with_surge(surge);
@@ -338,11 +337,12 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     };
     // Against the version that the submission would make.
     let mut fits = AttemptFits::new(row.spec_version.saturating_add(1), Arc::new(spec.clone()));
-    let (mut rows, mut resizes) = (Vec::new(), PlannedResizes::default());
+    let (mut rows, mut in_place) = (Vec::new(), PlannedInPlace::default());
     for task in state.job_tasks(row.id).filter(has_attempt) {
         match fits.fit(task, |version| state.spec(row.id, version)) {
             AttemptFit::Fits => {}
-            AttemptFit::Resizes if resizes.visit(state, task, spec) => {}
+            AttemptFit::Adopts => in_place.adopt(task.id.index),
+            AttemptFit::Resizes if in_place.resize(state, task, spec) => {}
             AttemptFit::Resizes | AttemptFit::Stale => rows.push((**task).clone()),
         }
     }
@@ -359,7 +359,7 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
         unavailable_max: most,
         surge: rules.surge,
         canaries,
-        resizes,
+        in_place,
         skipped,
         rules: Some(rules),
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use borough_model::job::{ChangeClass, JobAlloc, JobState, change_class, job_new};
 use borough_model::node::node_alloc_release;
+use borough_model::rollout::RolloutBegin;
 use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId, TaskRow};
 
@@ -177,10 +178,10 @@ fn row_on_trial(
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
         let class = before.map(|before| change_class(before, spec));
         let same = matches!(class, Some(ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly));
-        let surge = match class {
-            Some(ChangeClass::NeedsUpdate) => spec.surge_first(spec.count).max(known.surge()),
-            _ => known.surge(),
-        };
+        let begin = before
+            .filter(|_| class == Some(ChangeClass::NeedsUpdate))
+            .map(|before| RolloutBegin::of(known, before, spec, spec.count));
+        let surge = begin.map_or(0, |begin| begin.surge(spec, spec.count)).max(known.surge());
         // By the new version, whatever canaries there are of another one.
         let rollout = known.rollout.clone().filter(|_| class != Some(ChangeClass::NeedsUpdate));
         let row = JobRow {

@@ -752,6 +752,8 @@ const (
 	PlannedNeed_RESIZE PlannedNeed_Need = 2
 	// Their attempts are ended, and the scheduler places them again: on their nodes, or on others.
 	PlannedNeed_REPLACE PlannedNeed_Need = 3
+	// Their endpoints get another weight in place. The running attempts do not notice.
+	PlannedNeed_WEIGHT PlannedNeed_Need = 4
 )
 
 // Enum value maps for PlannedNeed_Need.
@@ -761,12 +763,14 @@ var (
 		1: "NOTHING",
 		2: "RESIZE",
 		3: "REPLACE",
+		4: "WEIGHT",
 	}
 	PlannedNeed_Need_value = map[string]int32{
 		"NEED_UNSPECIFIED": 0,
 		"NOTHING":          1,
 		"RESIZE":           2,
 		"REPLACE":          3,
+		"WEIGHT":           4,
 	}
 )
 
@@ -5625,17 +5629,19 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\x10changed_revision\x18\x12 \x01(\x04R\x0fchangedRevision\x12\x14\n" +
 	"\x05surge\x18\x13 \x01(\rR\x05surge\x12\x1a\n" +
 	"\bcanaries\x18\x14 \x01(\rR\bcanaries\x12-\n" +
-	"\x05needs\x18\x15 \x03(\v2\x17.borough.v1.PlannedNeedR\x05needs\"\xaf\x01\n" +
+	"\x05needs\x18\x15 \x03(\v2\x17.borough.v1.PlannedNeedR\x05needs\"\xbb\x01\n" +
 	"\vPlannedNeed\x120\n" +
 	"\x04need\x18\x01 \x01(\x0e2\x1c.borough.v1.PlannedNeed.NeedR\x04need\x12\x18\n" +
 	"\aindexes\x18\x02 \x03(\rR\aindexes\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"B\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"N\n" +
 	"\x04Need\x12\x14\n" +
 	"\x10NEED_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aNOTHING\x10\x01\x12\n" +
 	"\n" +
 	"\x06RESIZE\x10\x02\x12\v\n" +
-	"\aREPLACE\x10\x03\"\xe6\x01\n" +
+	"\aREPLACE\x10\x03\x12\n" +
+	"\n" +
+	"\x06WEIGHT\x10\x04\"\xe6\x01\n" +
 	"\x10PlannedPlacement\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12&\n" +

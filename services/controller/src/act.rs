@@ -11,8 +11,8 @@ use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
 use borough_store::rollout::{
-    rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace, rollout_resize,
-    rollout_surge,
+    rollout_adopt, rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
+    rollout_resize, rollout_surge,
 };
 use borough_store::task::{
     TaskMoves, moves_surge_begin, moves_surge_end, task_node_lost, task_promises_expire,
@@ -48,6 +48,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::AllocsFollow(..)
         | ControllerAction::NodesServe(..)
         | ControllerAction::NodeDrain(_)
+        | ControllerAction::RolloutAdopt(..)
         | ControllerAction::RolloutResize(..)
         | ControllerAction::RolloutReplace(..)
         | ControllerAction::RolloutCanaries(..)
@@ -138,12 +139,9 @@ impl ActionExecutor {
                 };
                 self.attempts("task_promise", &attempts, expire).await
             }
-            ControllerAction::RolloutResize(job, revision, attempts) => {
-                self.rollout_resize(job, revision, &attempts).await
-            }
-            ControllerAction::RolloutReplace(job, revision, attempts) => {
-                self.rollout_replace(job, revision, &attempts).await
-            }
+            ControllerAction::RolloutAdopt(job, at, tasks) => self.rollout_adopt(job, at, &tasks).await,
+            ControllerAction::RolloutResize(job, at, tasks) => self.rollout_resize(job, at, &tasks).await,
+            ControllerAction::RolloutReplace(job, at, tasks) => self.rollout_replace(job, at, &tasks).await,
             ControllerAction::RolloutCanaries(job, revision, health) => {
                 self.rollout_canaries(job, revision, health).await
             }
@@ -221,8 +219,20 @@ impl ActionExecutor {
         self.writer.change("gateway_live_remove", remove).await.map(drop)
     }
 
-    /// Replaces attempts in one transaction, whatever their number: the next step is decided by the state after all of
-    /// them.
+    /// In one transaction, whatever the number of attempts: the next step is decided by the state after all of them. So
+    /// do the resizes and the replacements.
+    async fn rollout_adopt(
+        &self,
+        job: JobId,
+        revision: u64,
+        attempts: &[(TaskId, Incarnation)],
+    ) -> StoreResult<()> {
+        let adopt = async |tx: Transaction, mut changes: ChangeSet| {
+            Ok((rollout_adopt(&tx, &mut changes, job, revision, attempts).await?, changes))
+        };
+        self.writer.change("rollout_adopt", adopt).await.map(drop)
+    }
+
     async fn rollout_resize(
         &self,
         job: JobId,

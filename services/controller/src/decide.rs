@@ -41,6 +41,8 @@ pub enum ControllerAction {
     AllocsFollow(Vec<(TaskId, Incarnation)>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
+    /// Give these running attempts of a job the version in force as they run, if its row has this revision.
+    RolloutAdopt(JobId, u64, Vec<(TaskId, Incarnation)>),
     /// Order that these attempts of a job are resized in place, if its row has this revision.
     RolloutResize(JobId, u64, Vec<(TaskId, Incarnation)>),
     /// End these stale attempts of a job whose row has this revision: its rollout replaces them.

@@ -56,6 +56,7 @@ impl RolloutScan {
         let Self { job, revision, .. } = self;
         match self.view.step(&self.rollout, &self.rules, self.now_ms) {
             RolloutStep::Wait { .. } => None,
+            RolloutStep::Adopt(attempts) => Some(ControllerAction::RolloutAdopt(job, revision, attempts)),
             RolloutStep::Resize(attempts) => Some(ControllerAction::RolloutResize(job, revision, attempts)),
             RolloutStep::Replace(attempts) => Some(ControllerAction::RolloutReplace(job, revision, attempts)),
             RolloutStep::Canaries(health) => Some(ControllerAction::RolloutCanaries(job, revision, health)),

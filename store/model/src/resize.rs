@@ -1,6 +1,7 @@
 //! Which changes of a spec reach a running attempt in place: pure comparisons of two versions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::job::file::{FileMessage as _, file_diff};
 use crate::job::{FieldChange, JobKind, JobSpec, ResizeMode, SpecChange};
@@ -39,6 +40,43 @@ impl SpecResize {
     }
 }
 
+/// Which tasks the attempts of an earlier version need nothing for: at most their endpoints get another weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecAdoption {
+    /// Whether it is so for tasks without a role and without overrides.
+    plain: bool,
+    /// The tasks of each role without overrides.
+    of_role: Vec<(Range<u32>, bool)>,
+    /// The tasks with overrides, in either version.
+    own: BTreeMap<u32, bool>,
+}
+
+impl SpecAdoption {
+    /// Compares the specs of two versions of one job.
+    pub fn between(old: &JobSpec, new: &JobSpec) -> Self {
+        if !is_else_alike(old, new) {
+            return Self::default();
+        }
+        let overridden = old.overrides.keys().chain(new.overrides.keys());
+        let own = overridden.map(|&index| (index, task_adopts(old, new, index))).collect();
+        let bare = |spec: &JobSpec| JobSpec { overrides: BTreeMap::new(), ..spec.clone() };
+        let (old, new) = (bare(old), bare(new));
+        let of_role = new.role_ranges().map(|(_, range)| {
+            let adopts = task_adopts(&old, &new, range.start);
+            (range, adopts)
+        });
+        // A task beyond all indexes has no role.
+        Self { plain: task_adopts(&old, &new, u32::MAX), of_role: of_role.collect(), own }
+    }
+
+    /// Whether the attempt of the task `index` can have the new version as it runs.
+    pub fn reaches(&self, index: u32) -> bool {
+        let of_role =
+            || self.of_role.iter().find(|(range, _)| range.contains(&index)).map(|(_, adopts)| adopts);
+        *self.own.get(&index).or_else(of_role).unwrap_or(&self.plain)
+    }
+}
+
 /// Why a rollout to this spec resizes no attempt in place, for people; `None`: it may.
 pub fn resize_prevented(new: &JobSpec) -> Option<&'static str> {
     if new.update.unwrap_or_default().resize == ResizeMode::Restart {
@@ -73,6 +111,7 @@ fn is_else_alike(old: &JobSpec, new: &JobSpec) -> bool {
     let mut same = old.clone();
     same.task.clone_from(&new.task);
     same.overrides.clone_from(&new.overrides);
+    same.role_weights_adopt(new);
     !concerns_all(&same, new)
 }
 
@@ -100,6 +139,14 @@ fn task_resizes(old: &JobSpec, new: &JobSpec, index: u32) -> bool {
         return false;
     }
     before.resources = resized(&before.resources, &after.resources);
+    before.weight = after.weight;
+    before == after
+}
+
+/// Whether two versions run a task alike: at most its weight differs, which its process does not see.
+fn task_adopts(old: &JobSpec, new: &JobSpec, index: u32) -> bool {
+    let (mut before, after) = (old.for_task(index), new.for_task(index));
+    before.weight = after.weight;
     before == after
 }
 

@@ -4,17 +4,17 @@
 //! scheduler begins new ones. It ends a healthy one only while fewer tasks are without a healthy attempt than the job
 //! allows, whatever the cause. One that is not healthy serves nobody, so it is ended at once.
 //!
-//! An attempt that differs only in amounts that its node changes in place is resized, and not ended. That uses no
-//! budget, since the task goes on.
+//! An attempt that differs only in amounts that its node changes in place is resized, and not ended. One that differs in
+//! its weight only adopts the version as it runs, and its endpoint gets the weight. Neither uses budget, since the task
+//! goes on.
 //!
 //! Tasks that surge have the indexes after those of the owner. They count as available like any other, so that a task
 //! of the owner may be away for each of them. When the owner's tasks are settled, they end.
 
+mod fit;
 mod progress;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
+pub use fit::{AttemptFit, AttemptFits, RolloutBegin, SpecDifference};
 pub use progress::{RolloutProgress, TaskProgress};
 
 use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_aside};
@@ -22,10 +22,9 @@ use crate::id::{Incarnation, TaskId};
 use crate::job::{
     CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, defaults,
 };
-use crate::resize::{SpecResize, concerns_all};
-use crate::task::{ResizeNext, ResizeWish, TaskRow, TaskState, resize_next};
+use crate::task::{ResizeNext, TaskRow, TaskState, resize_next};
 
-/// Attempts that one step ends at most.
+/// Attempts that one step ends, resizes or gives the version at most.
 pub const REPLACED_MAX: usize = 256;
 /// A rollout orders resizes for at most one in so many tasks at a time: others wait until these have shown what the new
 /// amounts do.
@@ -109,116 +108,6 @@ impl RolloutRules {
     }
 }
 
-/// Which tasks the difference between two versions of a spec concerns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpecDifference {
-    /// Whether it concerns every task.
-    everywhere: bool,
-    /// The tasks whose overrides differ.
-    indexes: BTreeSet<u32>,
-    /// Which attempts can be resized instead of replaced.
-    resize: SpecResize,
-}
-
-impl SpecDifference {
-    /// The difference between the specs of two versions of one job.
-    pub fn between(old: &JobSpec, new: &JobSpec) -> Self {
-        // Batch work has a value that a new attempt would lose: its attempts go on. Later ones have the new version.
-        if new.kind == JobKind::Batch {
-            return Self { everywhere: false, indexes: BTreeSet::new(), resize: SpecResize::default() };
-        }
-        let own = |index: &&u32| old.overrides.get(index) != new.overrides.get(index);
-        let indexes = old.overrides.keys().chain(new.overrides.keys()).filter(own).copied().collect();
-        Self { everywhere: concerns_all(old, new), indexes, resize: SpecResize::between(old, new) }
-    }
-
-    /// Returns true if a change from one version to the other is resized in place for every task that it concerns.
-    pub fn is_in_place(old: &JobSpec, new: &JobSpec) -> bool {
-        let difference = Self::between(old, new);
-        // A task beyond all indexes has no override.
-        let indexes = old.overrides.keys().chain(new.overrides.keys()).copied().chain([u32::MAX]);
-        let fits: Vec<AttemptFit> = indexes.map(|index| difference.fit(index)).collect();
-        fits.contains(&AttemptFit::Resizes) && !fits.contains(&AttemptFit::Stale)
-    }
-
-    /// Whether the new version would run the task `index` as an attempt of the old one does.
-    pub fn fit(&self, index: u32) -> AttemptFit {
-        let concerns = self.everywhere || self.indexes.contains(&index);
-        if !concerns {
-            AttemptFit::Fits
-        } else if self.resize.reaches(index) {
-            AttemptFit::Resizes
-        } else {
-            AttemptFit::Stale
-        }
-    }
-}
-
-/// Returns true if a change of a job from the spec in force to `spec` begins without a surge. Then each attempt has the
-/// version in force, and all that the change concerns are resized in place.
-pub fn begins_in_place(row: &JobRow, in_force: &JobSpec, spec: &JobSpec) -> bool {
-    let is_settled = |last: &Rollout| last.state == RolloutState::Done && last.skipped == 0;
-    let settled = row.rollout.as_deref().is_none_or(is_settled);
-    settled && spec.canaries(row.owner_count()) == 0 && SpecDifference::is_in_place(in_force, spec)
-}
-
-/// The attempts of a job's tasks against one version of its spec. It compares each earlier version once.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AttemptFits {
-    version: u32,
-    spec: Arc<JobSpec>,
-    /// `None`: the spec is not known, so its attempts are replaced.
-    earlier: BTreeMap<u32, Option<SpecDifference>>,
-}
-
-impl AttemptFits {
-    /// Against `version`, which has this spec.
-    pub fn new(version: u32, spec: Arc<JobSpec>) -> Self {
-        Self { version, spec, earlier: BTreeMap::new() }
-    }
-
-    /// Whether the attempt of a task fits. `spec_of` gives the spec of an earlier version.
-    pub fn fit(&mut self, task: &TaskRow, spec_of: impl FnOnce(u32) -> Option<Arc<JobSpec>>) -> AttemptFit {
-        self.fit_of(task.id.index, task.spec_version, spec_of)
-    }
-
-    /// Whether an attempt of task `index` with this version fits.
-    pub fn fit_of(
-        &mut self,
-        index: u32,
-        version: u32,
-        spec_of: impl FnOnce(u32) -> Option<Arc<JobSpec>>,
-    ) -> AttemptFit {
-        if version == 0 || version == self.version {
-            return AttemptFit::Fits;
-        }
-        let new = &self.spec;
-        let difference = self
-            .earlier
-            .entry(version)
-            .or_insert_with(|| spec_of(version).map(|old| SpecDifference::between(&old, new)));
-        difference.as_ref().map_or(AttemptFit::Stale, |difference| difference.fit(index))
-    }
-}
-
-/// Whether the version in force would run a task as its attempt does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptFit {
-    /// As it does, or the task has no attempt of an earlier version.
-    Fits,
-    /// Otherwise: the attempt is to be replaced.
-    Stale,
-    /// Otherwise, but only in amounts that a node changes while the attempt runs.
-    Resizes,
-}
-
-impl AttemptFit {
-    /// Whether the attempt is to be resized in place.
-    pub fn resize_wish(self) -> ResizeWish {
-        if self == Self::Resizes { ResizeWish::Wanted } else { ResizeWish::None }
-    }
-}
-
 /// What a look at the tasks of a job has shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolloutView {
@@ -237,6 +126,8 @@ pub struct RolloutView {
     /// Stale attempts that serve nobody, and those that are healthy.
     idle: Vec<(TaskId, Incarnation)>,
     healthy: Vec<(TaskId, Incarnation)>,
+    /// Running attempts that adopt the version.
+    adopting: Vec<(TaskId, Incarnation)>,
     /// Running attempts to resize.
     resized: Vec<(TaskId, Incarnation)>,
     /// Resizes that are on their way.
@@ -260,6 +151,8 @@ pub enum RolloutStep {
     Wait {
         due_ms: Option<i64>,
     },
+    /// It gives these attempts the version as they run.
+    Adopt(Vec<(TaskId, Incarnation)>),
     /// It orders that these attempts are resized in place.
     Resize(Vec<(TaskId, Incarnation)>),
     /// It has further tasks surge: some attempts cannot be resized in place.
@@ -308,6 +201,10 @@ impl RolloutView {
             }
             // It ended because the job had been smaller, and begins again.
             TaskState::Dead => {}
+            // What waits for a node gets the version with it.
+            _ if fit == AttemptFit::Adopts && resize.is_none() && task.state != TaskState::Pending => {
+                self.visit_adoption(task, owned);
+            }
             _ if rules.waits && is_earlier => self.stale_add(owned),
             _ if matches!(resize, Some(ResizeNext::Order | ResizeNext::Wait { .. })) => {
                 self.visit_resize(task, resize, owned);
@@ -346,6 +243,15 @@ impl RolloutView {
     fn stale_add(&mut self, owned: u32) {
         let is = if owned > 0 { &mut self.stale } else { &mut self.stale_beyond };
         *is = true;
+    }
+
+    /// An attempt that adopts the version once it runs. It serves meanwhile.
+    fn visit_adoption(&mut self, task: &TaskRow, owned: u32) {
+        self.stale_add(owned);
+        self.available = self.available.saturating_add(u32::from(task.is_healthy()));
+        if task.state == TaskState::Running && self.adopting.len() < REPLACED_MAX {
+            self.adopting.push((task.id, task.incarnation));
+        }
     }
 
     /// A running attempt that is resized in place, or waits for that. It serves meanwhile.
@@ -420,6 +326,9 @@ impl RolloutView {
     pub fn step(mut self, rollout: &Rollout, rules: &RolloutRules, now_ms: i64) -> RolloutStep {
         if rollout.state != RolloutState::Rolling {
             return RolloutStep::Wait { due_ms: None };
+        }
+        if !self.adopting.is_empty() {
+            return RolloutStep::Adopt(std::mem::take(&mut self.adopting));
         }
         if rules.waits {
             let is_stale = self.stale || self.stale_beyond || self.stale_healthy > 0;

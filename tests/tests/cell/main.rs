@@ -65,6 +65,7 @@ mod verb;
 mod watch;
 mod watched;
 mod web;
+mod weight;
 mod why;
 
 /// A service of two with ports, a health check and quick restarts.

@@ -33,15 +33,48 @@ fn question(name: &str, kind: u16) -> Vec<u8> {
     packet
 }
 
-/// The code of an answer of DNS, and the number of its records.
-async fn dns_counts(cell: &TestCell, name: &str, kind: u16) -> (u8, u16) {
+/// An answer of DNS.
+async fn dns_answer(cell: &TestCell, name: &str, kind: u16) -> Vec<u8> {
     let packet = question(name, kind);
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.send_to(&packet, cell.dns()).await.unwrap();
     let mut answer = [0; 2_048];
     let length = tokio::time::timeout(DEADLINE, socket.recv(&mut answer)).await.unwrap().unwrap();
-    let answer = &answer[..length];
+    answer[..length].to_vec()
+}
+
+/// The code of an answer of DNS, and the number of its records.
+async fn dns_counts(cell: &TestCell, name: &str, kind: u16) -> (u8, u16) {
+    let answer = dns_answer(cell, name, kind).await;
     (answer[3] & 0x0f, u16::from_be_bytes([answer[6], answer[7]]))
+}
+
+/// The place behind a name in a packet.
+fn name_end(packet: &[u8], mut at: usize) -> usize {
+    loop {
+        match packet[at] {
+            0 => return at + 1,
+            pointer if pointer >= 0xc0 => return at + 2,
+            label => at += 1 + usize::from(label),
+        }
+    }
+}
+
+/// The weights of the SRV records of a name, in order.
+pub(crate) async fn srv_weights(cell: &TestCell, name: &str) -> Vec<u32> {
+    let answer = dns_answer(cell, name, SRV).await;
+    let number = |at: usize| u16::from_be_bytes([answer[at], answer[at + 1]]);
+    // The question is behind the header of 12 bytes, and has a type and a class.
+    let mut at = name_end(&answer, 12) + 4;
+    let mut weights = Vec::new();
+    for _ in 0..number(6) {
+        // A record has its type, class, TTL and length before its data. SRV data begins with a priority.
+        let data = name_end(&answer, at) + 10;
+        weights.push(u32::from(number(data + 2)));
+        at = data + usize::from(number(data - 2));
+    }
+    weights.sort_unstable();
+    weights
 }
 
 const A: u16 = 1;

@@ -113,7 +113,7 @@ pub(crate) struct PlacementOutput {
 /// Tasks of a running job that need the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NeedOutput {
-    /// `nothing`, `resize` or `replace`.
+    /// `nothing`, `weight`, `resize` or `replace`.
     pub(crate) need: String,
     pub(crate) indexes: Vec<u32>,
     /// The fields that ask for it, and why nothing less suffices.
@@ -218,7 +218,7 @@ impl PlanView {
         text
     }
 
-    /// Which running tasks are resized in place, and why others are not.
+    /// Which running tasks change in place, and why others do not.
     fn needs_text(&self) -> String {
         let mut text = String::new();
         for need in &self.needs {
@@ -226,6 +226,9 @@ impl PlanView {
             let (indexes, why) = (ranges(&need.indexes), &need.why);
             let keep = if need.indexes.len() == 1 { "keeps its process" } else { "keep their processes" };
             match need.need.as_str() {
+                "weight" => {
+                    text.push_str(&format!("weigh {tasks} {indexes} in place, which {keep}: {why}\n"));
+                }
                 "resize" => {
                     text.push_str(&format!("resize {tasks} {indexes} in place, which {keep}: {why}\n"))
                 }

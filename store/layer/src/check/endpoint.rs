@@ -83,6 +83,11 @@ fn row_check(
     found.require(revision <= row.revision, "endpoint_revision", || {
         wrong(at(), format!("revision {revision}"), format!("{} at most, the row's", row.revision))
     });
+    let spec = rows.specs.get(&(row.id.job, row.spec_version));
+    let weight = spec.map(|spec| spec.weight_for(row.id.index));
+    found.require(weight.is_none_or(|weight| endpoint.weight == weight), "endpoint_weight", || {
+        wrong(at(), format!("weight {}", endpoint.weight), format!("{weight:?}, by the version of the row"))
+    });
     let node = row.node.and_then(|node| rows.nodes.get(&node)).map(|node| &node.name);
     found.require(node == Some(&endpoint.node), "endpoint_node", || {
         wrong(at(), format!("on {}", endpoint.node), format!("on {node:?}, as the row"))

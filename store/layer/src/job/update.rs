@@ -2,7 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState, runs_alike};
-use borough_model::rollout::begins_in_place;
+use borough_model::rollout::RolloutBegin;
 use borough_model::task::TaskRow;
 
 use super::change::job_spec_write;
@@ -28,10 +28,10 @@ pub(crate) async fn rollout_begin(
         let row = spec_update(tx, changes, before, in_force, spec, back).await?;
         return surge_begin_if_room(tx, changes, row, spec).await;
     }
-    let canaries = spec.canaries(before.owner_count());
+    let RolloutBegin { canaries, in_place } = RolloutBegin::of(before, in_force, spec, before.owner_count());
     let rollout = Rollout::begin(before, canaries, changes.actor(), changes.at_ms());
     // Each attempt goes on, and nothing has to serve for it.
-    let rollout = if begins_in_place(before, in_force, spec) { rollout.resizing() } else { rollout };
+    let rollout = if in_place { rollout.resizing() } else { rollout };
     let row = spec_update(tx, changes, before, in_force, spec, rollout).await?;
     surge_begin(tx, changes, &row, spec).await.map_err(|error| match error {
         StoreError::Refused { reason, remedy } => StoreError::refused_until(remedy, format!(

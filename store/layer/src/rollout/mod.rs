@@ -7,6 +7,7 @@
 //! If versions ask for other resources, each task is charged the most of any of them until the rollout is done
 //! ([`ChargeBasis`]). The update that begins it must find room for that; no later step needs more.
 
+mod adopt;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
 use crate::task::{AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
+pub use adopt::rollout_adopt;
 pub use resize::rollout_resize;
 
 /// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.

@@ -1,5 +1,6 @@
 //! Rollouts against a store: what each step writes, and that charges are kept at every one.
 
+mod adopt;
 mod canary;
 mod moves;
 mod resize;

@@ -86,11 +86,13 @@ pub enum ChangeClass {
 }
 
 /// The fields that a running job keeps, of those that differ, in the terms of a job file. Its tasks are of one kind,
-/// the members of a gang and their roles are counted by their indexes, and one scheduler decides over all of them.
+/// the members of a gang and their roles are counted by their indexes, and one scheduler decides over all of them. The
+/// weights of roles may change.
 pub fn fields_fixed(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
-    let gang = |spec: &JobSpec| (spec.min_member, spec.gang.clone());
+    let mut adapted = old.clone();
+    adapted.role_weights_adopt(new);
     let alike = old.kind == new.kind && old.alloc_set == new.alloc_set && old.scheduler == new.scheduler;
-    if alike && gang(old) == gang(new) {
+    if alike && (adapted.min_member, &adapted.gang) == (new.min_member, &new.gang) {
         return Vec::new();
     }
     let is_fixed = |change: &FieldChange| {

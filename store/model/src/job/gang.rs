@@ -75,6 +75,14 @@ impl JobSpec {
         self.gang.as_ref().map_or(&[], |gang| &gang.roles)
     }
 
+    /// Takes the weights of the roles of another version, as far as both have the same roles.
+    pub(crate) fn role_weights_adopt(&mut self, other: &Self) {
+        let roles = self.gang.iter_mut().flat_map(|gang| &mut gang.roles);
+        for (role, other) in roles.zip(other.roles()) {
+            role.task.weight = other.task.weight;
+        }
+    }
+
     /// The limit of the failure domains of the gang, if any.
     pub fn gang_topology(&self) -> Option<&GangTopology> {
         self.gang.as_ref().and_then(|gang| gang.topology.as_ref())

@@ -40,7 +40,7 @@ struct Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
     let late = prop_oneof![5 => Just(0u16), 1 => 0u16..15_000];
-    let act = (0..TASKS, 0u8..29, any::<u8>(), skew, 0u16..9000, late).prop_map(
+    let act = (0..TASKS, 0u8..30, any::<u8>(), skew, 0u16..9000, late).prop_map(
         |(task, kind, arg, skew, wait_ms, late_ms)| Act { task, kind, arg, skew, wait_ms, late_ms },
     );
     prop::collection::vec(act, 1..120)
@@ -206,6 +206,7 @@ impl World {
                     .then_some(ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 });
                 TaskEvent::ResizeSettled { attempt, order, refused }
             }
+            27 => TaskEvent::VersionAdopted { attempt, version: row.spec_version + u32::from(act.arg % 2) },
             26 => {
                 let helper = HelperStatus { restarts: u32::from(act.arg), ..helper_status() };
                 TaskEvent::HelpersReported { attempt, helpers: vec![helper] }

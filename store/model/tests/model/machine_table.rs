@@ -104,6 +104,7 @@ fn attempt_events(at: u64) -> Vec<(String, TaskEvent)> {
         ("resize_ordered without room", resize_ordered(at, 700, Some(no_room))),
         ("resize_settled", settled(None)),
         ("resize_settled, refused", settled(Some(in_use))),
+        ("version_adopted", TaskEvent::VersionAdopted { attempt: one, version: 2 }),
         ("helpers_reported", TaskEvent::HelpersReported { attempt: one, helpers: vec![helper_status()] }),
         ("node_returned with its process", returned(Some(StartedProcess { pid: 42, started_ms: STARTED }))),
         ("node_returned without a process", returned(None)),
@@ -239,6 +240,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::ResizeOrdered { .. } => 20,
         TaskEvent::ResizeSettled { .. } => 21,
         TaskEvent::HelpersReported { .. } => 22,
+        TaskEvent::VersionAdopted { .. } => 23,
     }
 }
 
@@ -248,7 +250,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..23).collect(), "{label}");
+        assert_eq!(seen, (0..24).collect(), "{label}");
     }
 }
 

@@ -45,3 +45,5 @@ mod rollout;
 mod sample;
 #[cfg(test)]
 mod size;
+#[cfg(test)]
+mod weight;

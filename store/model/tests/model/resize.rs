@@ -67,10 +67,10 @@ fn an_override_decides_for_its_task() {
     assert_eq!([0, 1].map(|index| fit(&old, &new, index)), [AttemptFit::Fits, AttemptFit::Resizes]);
     let argument = TaskOverride { arguments: vec!["x".to_owned()], ..amounts(700) };
     assert_eq!(fit(&old, &own(&old, argument.clone()), 1), AttemptFit::Stale);
-    // The amounts of the job change, and the task keeps its own: it runs as before, and only its version does not.
+    // The amounts of the job change, and the task keeps its own: it runs as before, and only gets the version.
     let wider = with(&old, &Dimension::Cpu, 900);
     let (before, after) = (own(&old, argument.clone()), own(&wider, argument));
-    assert_eq!([0, 1].map(|index| fit(&before, &after, index)), [AttemptFit::Resizes, AttemptFit::Stale]);
+    assert_eq!([0, 1].map(|index| fit(&before, &after, index)), [AttemptFit::Resizes, AttemptFit::Adopts]);
 }
 
 fn next(row: &TaskRow, now_ms: i64) -> Option<ResizeNext> {

@@ -282,7 +282,8 @@ fn a_change_concerns_the_tasks_that_it_changes_and_no_attempt_of_batch_work() {
         (0..3).filter(|index| difference.fit(*index) == AttemptFit::Stale).collect::<Vec<u32>>()
     };
     let command = |spec: &mut JobSpec| spec.task.command.push("x".to_owned());
-    let of_one = |spec: &mut JobSpec| drop(spec.overrides.insert(1, TaskOverride::default()));
+    let own = TaskOverride { arguments: vec!["x".to_owned()], ..TaskOverride::default() };
+    let of_one = |spec: &mut JobSpec| drop(spec.overrides.insert(1, own.clone()));
     let queue = |spec: &mut JobSpec| spec.queue = Some("research".to_owned());
     assert_eq!(concerned(&queue, JobKind::Service), [0_u32; 0]);
     let label = |spec: &mut JobSpec| drop(spec.labels.insert("a".to_owned(), "b".to_owned()));
@@ -459,6 +460,7 @@ proptest! {
                         prop_assert!(!healthy || tries || world.available() >= least);
                     }
                 }
+                RolloutStep::Adopt(attempts) => prop_assert!(false, "nothing runs alike: {attempts:?}"),
                 RolloutStep::Resize(attempts) => prop_assert!(false, "nothing is to be resized: {attempts:?}"),
                 RolloutStep::Surge => prop_assert!(false, "it surges from its begin"),
                 RolloutStep::Done { .. } => {

@@ -17,6 +17,7 @@ fn needs() -> Vec<v1::PlannedNeed> {
     };
     vec![
         need(Need::Nothing, &[6], ""),
+        need(Need::Weight, &[5], "task.weight"),
         need(Need::Resize, &[3, 4], "task.resources.cpu"),
         need(Need::Replace, &[0, 1, 2], "task.grace"),
     ]
@@ -75,6 +76,7 @@ fn a_plan() {
             1 canary first; once it is healthy and promoted:
             replace the attempts of tasks 0-2, at most 2 away at a time, while 1 more surges
             leave task 6 alone
+            weigh task 5 in place, which keeps its process: task.weight
             resize tasks 3-4 in place, which keep their processes: task.resources.cpu
             replace tasks 0-2: task.grace
             place task 3 again on alpha-1, moved from alpha-2 with ports http:21001, once tasks there have left

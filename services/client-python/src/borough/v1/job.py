@@ -223,6 +223,8 @@ class Need(OpenEnum):
     """Their nodes change the amounts of the running attempts."""
     REPLACE = 3
     """Their attempts are ended, and the scheduler places them again: on their nodes, or on others."""
+    WEIGHT = 4
+    """Their endpoints get another weight in place. The running attempts do not notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

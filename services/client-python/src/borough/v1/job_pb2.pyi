@@ -1188,11 +1188,13 @@ class PlannedNeed(_message.Message):
         NOTHING: _ClassVar[PlannedNeed.Need]
         RESIZE: _ClassVar[PlannedNeed.Need]
         REPLACE: _ClassVar[PlannedNeed.Need]
+        WEIGHT: _ClassVar[PlannedNeed.Need]
 
     NEED_UNSPECIFIED: PlannedNeed.Need
     NOTHING: PlannedNeed.Need
     RESIZE: PlannedNeed.Need
     REPLACE: PlannedNeed.Need
+    WEIGHT: PlannedNeed.Need
     NEED_FIELD_NUMBER: _ClassVar[int]
     INDEXES_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]

@@ -19,7 +19,7 @@ impl World {
         self.run(2).await;
     }
 
-    async fn versions(&self) -> Vec<u32> {
+    pub(super) async fn versions(&self) -> Vec<u32> {
         let mut versions = Vec::new();
         for index in 0..self.job().await.count {
             versions.push(self.row(index).await.map_or(0, |row| row.spec_version));

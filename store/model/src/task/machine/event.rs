@@ -142,6 +142,8 @@ pub enum TaskEvent {
         /// Absent: what was granted is in force.
         refused: Option<ResizeRefused>,
     },
+    /// The version in force runs the attempt as it runs: it has that version from now on.
+    VersionAdopted { attempt: Attempt, version: u32 },
     /// The helpers of the attempt, as they are now.
     HelpersReported { attempt: Attempt, helpers: Vec<HelperStatus> },
     /// The node was silent for longer than its tolerance.
@@ -183,6 +185,7 @@ impl TaskEvent {
             Self::ReleaseConfirmed { .. } => "release_confirmed",
             Self::ResizeOrdered { .. } => "resize_ordered",
             Self::ResizeSettled { .. } => "resize_settled",
+            Self::VersionAdopted { .. } => "version_adopted",
             Self::HelpersReported { .. } => "helpers_reported",
             Self::NodeDeclaredLost { .. } => "node_declared_lost",
             Self::NodeReturned { .. } => "node_returned",
@@ -206,6 +209,7 @@ impl TaskEvent {
             | Self::ReleaseConfirmed { attempt }
             | Self::ResizeOrdered { attempt, .. }
             | Self::ResizeSettled { attempt, .. }
+            | Self::VersionAdopted { attempt, .. }
             | Self::HelpersReported { attempt, .. }
             | Self::NodeReturned { attempt, .. } => Some(*attempt),
             Self::Hold(_)

@@ -112,6 +112,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::ResizeSettled { order, refused, .. } => {
             resize::resize_settled(row, *order, refused.as_ref(), now_ms)
         }
+        TaskEvent::VersionAdopted { version, .. } => resize::version_adopted(row, *version, now_ms),
         TaskEvent::HelpersReported { helpers, .. } => agent::helpers_reported(row, helpers, now_ms),
         TaskEvent::NodeReturned { process, health, .. } => {
             agent::node_returned(row, *process, *health, now_ms)

@@ -1,9 +1,10 @@
-//! The resize of a running attempt: it is ordered, and its agent confirms or refuses it.
+//! Changes of a running attempt in place. A resize is ordered, and its agent confirms or refuses it. Another version is
+//! adopted at once if the attempt runs as that version would run it.
 
 use super::EXIT_MESSAGE_BYTES_MAX;
-use super::event::{ResizeOrder, TransitionRefused};
+use super::event::{EndpointEffect, ResizeOrder, TransitionRefused};
 use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
-use crate::task::{Resize, ResizeRefused, TaskRow, TaskState};
+use crate::task::{Health, Resize, ResizeRefused, TaskRow, TaskState};
 
 pub(super) fn resize_ordered(row: &TaskRow, order: &ResizeOrder, now_ms: i64) -> Decided {
     match row.state {
@@ -65,7 +66,8 @@ pub(super) fn resize_settled(
                     // What failed was another version.
                     (row.failures, row.crashed_on, row.crashes_there) = (0, None, 0);
                 });
-                return step.charge(granted).done();
+                // The version may also have another weight.
+                return step.charge(granted).endpoint(endpoint_in_place(row)).done();
             };
             settled.refused = Some(bounded(refused));
             settled.at_ms = now_ms;
@@ -81,6 +83,39 @@ pub(super) fn resize_settled(
         TaskState::Lost => Err(TransitionRefused::NodeReturnFirst),
         TaskState::Pending | TaskState::Dead => stale(row),
     }
+}
+
+/// The attempt has this version from now on. Nothing else of it changes, and its endpoint is written with the weight of
+/// the version.
+pub(super) fn version_adopted(row: &TaskRow, version: u32, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Running if row.resize_ordered().is_some() => {
+            illegal(row, "version_adopted", "an order to resize it is on its way")
+        }
+        TaskState::Running if row.spec_version >= version => unchanged(row),
+        TaskState::Running => {
+            let step = TransitionDraft::new(row, now_ms).with(|row| {
+                row.spec_version = version;
+                // Another version has asked for it.
+                row.resize = None;
+                // What failed was another version.
+                (row.failures, row.crashed_on, row.crashes_there) = (0, None, 0);
+            });
+            step.endpoint(endpoint_in_place(row)).done()
+        }
+        TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Held => illegal(row, "version_adopted", "only what runs adopts a version"),
+        TaskState::Pending | TaskState::Dead => stale(row),
+    }
+}
+
+/// The endpoint of an attempt that goes on with another version.
+fn endpoint_in_place(row: &TaskRow) -> EndpointEffect {
+    if row.health == Health::Healthy { EndpointEffect::Publish } else { EndpointEffect::Keep }
 }
 
 /// A row stays small, whatever an agent reports.
