@@ -70,7 +70,9 @@ def meaning(key, value):
         return {**named, "stamp": item.hex()}
     if kind != ENDPOINT:
         raise ValueError(f"a key of kind {kind}")
-    (_, _, _, incarnation, host, ports, health, weight, node, *_), revision, *_ = item
+    (_, _, _, incarnation, host, ports, health, weight, node, *later), revision, *_ = item
+    # Endpoints of earlier versions have none of these fields.
+    healthy_since_ms, domains, *_ = [*later, *(0, [])[len(later) :]]
     return {
         **named,
         "index": rest[0],
@@ -80,6 +82,8 @@ def meaning(key, value):
         "health": HEALTH[health],
         "weight": weight,
         "node": node,
+        "healthy_since_ms": healthy_since_ms,
+        "domains": domains,
         "revision": revision,
     }
 

@@ -44,6 +44,8 @@ fn table() -> Option<NamesTable> {
         health: Health::Healthy,
         weight: 1,
         node: job.clone(),
+        healthy_since_ms: 0,
+        domains: Vec::new(),
     };
     let facts = ServiceFacts {
         job: JobId(1),

@@ -226,6 +226,8 @@ impl ResidentCell {
             health: row.health,
             weight: 1,
             node: Self::node_name(node).map_err(refused)?,
+            healthy_since_ms: 0,
+            domains: Vec::new(),
         };
         let key = EndpointKey { user: spec.user.clone(), job: spec.name.clone(), index: id.index };
         keys::write(tx, &self.space, &TaskKey::of(id), &row)?;

@@ -87,16 +87,12 @@ fn facts_of(row: &JobRow, spec: Option<&JobSpec>) -> ServiceFacts {
     }
 }
 
-/// A label of a node hides an attribute of the same key, as in constraints of jobs.
 fn place_of(row: &NodeRow, domains: &[String]) -> NodePlace {
-    let value = |at: usize| {
-        let key = domains.get(at)?;
-        row.labels.get(key).or_else(|| row.attributes.get(key)).cloned()
-    };
+    let mut values = row.domain_values(domains).into_iter();
     NodePlace {
         host: row.host.clone(),
-        zone: value(0).unwrap_or_default(),
-        sub_zone: value(1).unwrap_or_default(),
+        zone: values.next().unwrap_or_default(),
+        sub_zone: values.next().unwrap_or_default(),
         is_draining: row.draining,
     }
 }

@@ -53,6 +53,8 @@ pub(crate) fn endpoint(job: (u64, &str), index: u32, host: &str, ports: &[(&str,
         health: Health::Healthy,
         weight: 1,
         node: name("n1"),
+        healthy_since_ms: 0,
+        domains: Vec::new(),
     }
 }
 

@@ -182,6 +182,8 @@ fn endpoint(job: (u64, &str), index: u32, port: u16) -> Endpoint {
         health: Health::Healthy,
         weight: 3,
         node: name("n1"),
+        healthy_since_ms: 0,
+        domains: Vec::new(),
     }
 }
 

@@ -9,8 +9,8 @@ mod step;
 mod tests;
 mod time;
 
-pub(crate) use step::cell_scheduler_rules;
 pub use step::{Created, cell_create, cell_gate_set, cell_list, cell_meta_change, cell_meta_read};
+pub(crate) use step::{cell_scheduler_rules, failure_domains};
 pub use time::{CellClock, OBSERVE_EVERY, StoreOpened};
 
 pub use crate::gate::{GateOpen, GateRead, cell_gate_read};

@@ -61,6 +61,13 @@ pub async fn cell_meta_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
     meta.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }
 
+/// The attributes that name failure domains, without a conflict: an endpoint that is published during a change of them
+/// may have the old ones or the new ones.
+pub(crate) async fn failure_domains(tx: &Transaction, space: &CellSpace) -> StoreResult<Vec<String>> {
+    let meta = keys::read_snapshot(tx, space, &CellMetaKey {}).await?;
+    Ok(meta.map(|meta| meta.failure_domains).unwrap_or_default())
+}
+
 /// The rules that choose the scheduler of a new job, without a conflict: a job admitted during a change of the rules
 /// may follow the old or the new ones.
 pub(crate) async fn cell_scheduler_rules(

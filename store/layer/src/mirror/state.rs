@@ -483,6 +483,8 @@ mod tests {
                 health: borough_model::task::Health::Unknown,
                 weight: 1,
                 node: name("n1"),
+                healthy_since_ms: 0,
+                domains: Vec::new(),
             };
             let published = (0..2).map(|index| Delta::Endpoint { endpoint: endpoint(index), revision: 1 });
             let row = job(id, user, job_name).into();

@@ -22,8 +22,16 @@ pub struct EndpointChange<'a> {
     pub row: &'a TaskRow,
     /// The spec of the row's version.
     pub spec: &'a JobSpec,
-    /// The row of the task's node; only publishing needs it.
-    pub node: Option<&'a NodeRow>,
+    /// The task's node; only publishing needs it.
+    pub node: Option<EndpointNode<'a>>,
+}
+
+/// The sources of an endpoint that are of its node.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointNode<'a> {
+    pub row: &'a NodeRow,
+    /// The attributes that name failure domains in the cell, from the widest to the narrowest.
+    pub domains: &'a [String],
 }
 
 /// Carries out a transition's effect on its task's endpoint. Returns true if the key has changed: the caller must then
@@ -53,7 +61,7 @@ pub async fn endpoint_apply(
             Ok(true)
         }
         (EndpointEffect::Demote, Some(before)) => {
-            let endpoint = Endpoint { health: Health::Unknown, ..before.endpoint };
+            let endpoint = Endpoint { health: Health::Unknown, healthy_since_ms: 0, ..before.endpoint };
             endpoint_write(tx, changes, &key, EndpointRow { endpoint, revision: row.revision })?;
             Ok(true)
         }
@@ -64,14 +72,14 @@ pub async fn endpoint_apply(
     }
 }
 
-/// Updates a published endpoint from its node, whose host may have changed since. Never creates one: the row does not
+/// Updates a published endpoint from its node, whose host and domains may have changed since. Never creates one: the row does not
 /// change here, so a withdrawal that has not seen the key would not clear it. Returns true if the endpoint has changed.
 pub async fn endpoint_refresh(
     tx: &Transaction,
     changes: &mut ChangeSet,
     row: &TaskRow,
     spec: &JobSpec,
-    node: Option<&NodeRow>,
+    node: Option<EndpointNode<'_>>,
 ) -> StoreResult<bool> {
     let key = EndpointKey { user: spec.user.clone(), job: spec.name.clone(), index: row.id.index };
     let before = keys::read(tx, changes.space(), &key).await?;
@@ -139,8 +147,8 @@ async fn endpoints_left(
 }
 
 /// The endpoint of a row; `None` if it has no node.
-fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<&NodeRow>) -> Option<Endpoint> {
-    let node = node.filter(|node| row.node == Some(node.id))?;
+fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<EndpointNode<'_>>) -> Option<Endpoint> {
+    let EndpointNode { row: node, domains } = node.filter(|node| row.node == Some(node.row.id))?;
     Some(Endpoint {
         task: row.id,
         user: spec.user.clone(),
@@ -151,6 +159,8 @@ fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<&NodeRow>) -> Option<
         health: row.health,
         weight: spec.weight_for(row.id.index),
         node: node.name.clone(),
+        healthy_since_ms: if row.health == Health::Healthy { row.healthy_ms } else { 0 },
+        domains: node.domain_values(domains),
     })
 }
 

@@ -16,8 +16,8 @@ mod endpoint;
 
 pub(crate) use endpoint::name_is_vacant;
 pub use endpoint::{
-    EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, endpoints_left_withdraw,
-    name_revision_stamp,
+    EndpointChange, EndpointNode, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind,
+    endpoints_left_withdraw, name_revision_stamp,
 };
 
 pub use crate::row::EndpointRow;

@@ -8,11 +8,12 @@ use borough_model::task::{EndpointEffect, TaskRow};
 use borough_model::{Delta, Name, NodeId};
 
 use super::book::{JobEntry, NodeEntry, TaskBook, TaskEntry, is_on_node};
+use crate::cell::failure_domains;
 use crate::error::StoreResult;
 use crate::job::job_tasks_ended;
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobRowKey, NodeAllocKey, NodeKey, NodeTaskKey, TaskKey};
-use crate::name::{EndpointChange, endpoint_apply, endpoint_refresh, name_revision_stamp};
+use crate::name::{EndpointChange, EndpointNode, endpoint_apply, endpoint_refresh, name_revision_stamp};
 use crate::quota::{ChargeBasis, charges_touch, quota_give_back, quota_recharge, task_charge};
 
 impl TaskBook {
@@ -21,9 +22,15 @@ impl TaskBook {
         self.promises_keep(tx, &changes.space().clone(), changes.at_ms()).await?;
         self.gangs_give_up(tx, changes).await?;
         let mut names: BTreeSet<(Name, Name)> = BTreeSet::new();
+        let publishes = |entry: &TaskEntry| entry.refresh || entry.endpoint == EndpointEffect::Publish;
+        let domains = if self.tasks.values().any(publishes) {
+            failure_domains(tx, changes.space()).await?
+        } else {
+            Vec::new()
+        };
         for entry in self.tasks.values() {
             task_write(tx, changes, entry)?;
-            if let Some(name) = self.endpoint_write(tx, changes, entry).await? {
+            if let Some(name) = self.endpoint_write(tx, changes, entry, &domains).await? {
                 names.insert(name);
             }
         }
@@ -45,6 +52,7 @@ impl TaskBook {
         tx: &Transaction,
         changes: &mut ChangeSet,
         entry: &TaskEntry,
+        domains: &[String],
     ) -> StoreResult<Option<(Name, Name)>> {
         let (row, effect) = (&entry.row, entry.endpoint);
         let keeps = effect == EndpointEffect::Keep;
@@ -54,6 +62,7 @@ impl TaskBook {
         if let Some(node) = node.filter(|_| keeps || effect == EndpointEffect::Publish) {
             keys::guard(tx, changes.space(), &NodeKey { node: node.id })?;
         }
+        let node = node.map(|row| EndpointNode { row, domains });
         let changed = if keeps {
             endpoint_refresh(tx, changes, row, spec, node).await?
         } else {

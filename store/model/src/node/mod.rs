@@ -138,6 +138,13 @@ pub struct NodeRow {
     pub identity: Option<AgentIdentity>,
 }
 
+impl NodeRow {
+    /// The values of these attributes, as constraints compare them, in this order; empty where it has none.
+    pub fn domain_values(&self, keys: &[String]) -> Vec<String> {
+        keys.iter().map(|key| node_attribute(self, key).unwrap_or_default().to_owned()).collect()
+    }
+}
+
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]

@@ -31,6 +31,17 @@ pub struct Endpoint {
     pub weight: u32,
     #[n(8)]
     pub node: Name,
+    /// Since when it is healthy: time of the cell, milliseconds since 1970. 0: it is not, or nobody has recorded it.
+    #[n(9)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub healthy_since_ms: i64,
+    /// The values of the failure domains of its node, the widest first, as the cell names them; empty where the node has
+    /// none. As they were when the endpoint was written.
+    #[n(10)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub domains: Vec<String>,
 }
 
 /// A named port of an endpoint.

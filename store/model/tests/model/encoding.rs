@@ -275,6 +275,8 @@ fn endpoint() -> Endpoint {
         health: Health::Unknown,
         weight: 1,
         node: name("alpha"),
+        healthy_since_ms: 1_700_000_000_006,
+        domains: vec!["eu1".to_owned(), String::new()],
     }
 }
 

@@ -285,3 +285,13 @@ fn memory_is_kept_for_the_upper_bands_and_other_resources_are_not() {
     assert_eq!(kept_away(Band::Batch).len(), 4);
     assert_eq!(kept_away(Band::BestEffort).len(), 4);
 }
+
+#[test]
+fn failure_domains_are_labels_before_attributes_and_its_name() {
+    let mut row = ready();
+    row.attributes =
+        [("rack", "r1"), ("zone", "z1")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    row.labels = [("rack".to_owned(), "r2".to_owned())].into();
+    let keys = ["zone", "room", "rack", "node.name"].map(str::to_owned);
+    assert_eq!(row.domain_values(&keys), ["z1", "", "r2", row.name.as_str()]);
+}

@@ -147,6 +147,8 @@ fn endpoint(row: &TaskRow) -> Endpoint {
         health: row.health,
         weight: 1,
         node: name("n"),
+        healthy_since_ms: 0,
+        domains: Vec::new(),
     }
 }
 

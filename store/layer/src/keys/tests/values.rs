@@ -99,6 +99,8 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
         health: Health::Healthy,
         weight: 1,
         node: name("n1"),
+        healthy_since_ms: 1_700_000_000_006,
+        domains: vec!["eu1".to_owned(), String::new()],
     };
     let past = JobPastKey { user: user.clone(), name: job_name.clone(), submitted_ms: 5, job };
     let term = ConstraintKey { term: "t".to_owned(), domain: "d".to_owned() };
@@ -210,6 +212,6 @@ fn stored_values_are_golden() {
     );
 }
 
-fn hex_bytes(text: &str) -> Vec<u8> {
+pub(super) fn hex_bytes(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap()).collect()
 }

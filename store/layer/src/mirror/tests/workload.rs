@@ -256,6 +256,8 @@ async fn endpoint_put(
         health: Health::Healthy,
         weight: 1,
         node: name("n1"),
+        healthy_since_ms: 0,
+        domains: Vec::new(),
     };
     keys::write(tx, changes.space(), &key, &EndpointRow { endpoint: endpoint.clone(), revision })?;
     changes.push(Delta::Endpoint { endpoint, revision });
