@@ -97,13 +97,32 @@ pub(super) async fn entries_follow(cell: Arc<CellContext>) {
         cell.events.begin(after);
         let _following = cell.watchers.begin(after);
         while let Some(MirrorEvent::Entry { cursor, entry }) = subscription.next().await {
-            let names = cell.mirror.read(|state| names_of(state, &entry));
+            let (names, concerned) = cell.mirror.read(|state| {
+                let names = names_of(state, &entry);
+                let concerned = concerned(state, &entry, cursor, &names);
+                (names, concerned)
+            });
             cell.events.add(cursor, &names);
-            cell.watchers.pass_on(cursor, &entry, &names);
+            cell.watchers.pass_on(cursor, &entry, &concerned);
         }
         // The mirror was read again, or was faster than this.
         tokio::task::yield_now().await;
     }
+}
+
+/// The names of those that an entry concerns: also jobs whose endpoints show a drain of their node.
+fn concerned(state: &MirrorState, entry: &JournalEntry, cursor: Cursor, names: &EntryNames) -> EntryNames {
+    let mut concerned = names.clone();
+    match state.jobs_refreshed(entry, cursor) {
+        Ok(jobs) => {
+            for row in jobs.iter().filter_map(|job| state.jobs().get(job)) {
+                concerned.job(&row.user, &row.name);
+            }
+        }
+        // Each watcher finds out by itself.
+        Err(_) => concerned.nameless = true,
+    }
+    concerned
 }
 
 impl WatcherHub {

@@ -177,7 +177,7 @@ pub(crate) struct EntryNames {
 }
 
 impl EntryNames {
-    fn job(&mut self, user: &Name, job: &Name) {
+    pub(super) fn job(&mut self, user: &Name, job: &Name) {
         self.subjects.extend([EventSubject::user(user.as_str()), EventSubject::job(job.as_str())]);
     }
 

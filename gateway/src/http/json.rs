@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use borough_model::Name;
-use borough_model::task::Endpoint;
 use borough_store::journal::Cursor;
 use serde_json::{Map, Value, json};
 use tonic::Status;
 
-use crate::name::{EndpointEvent, StampedEvent};
+use crate::name::{EndpointEvent, ShownEndpoint, StampedEvent};
 
 /// A list of endpoints, with its position in the journal.
-pub(super) fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> String {
+pub(super) fn endpoints(cell: &Name, endpoints: &[Arc<ShownEndpoint>], cursor: Cursor) -> String {
     let endpoints: Vec<Value> = endpoints.iter().map(|row| endpoint(cell, row)).collect();
     let mut text = json!({ "endpoints": endpoints, "cursor": cursor.to_string() }).to_string();
     text.push('\n');
@@ -41,7 +40,8 @@ pub(super) fn error_event(status: &Status) -> String {
     format!("event: error\ndata: {data}\nid:\n\n")
 }
 
-fn endpoint(cell: &Name, row: &Endpoint) -> Value {
+fn endpoint(cell: &Name, shown: &ShownEndpoint) -> Value {
+    let row = &shown.endpoint;
     let ports: Map<String, Value> =
         row.ports.iter().map(|port| (port.name.to_string(), Value::from(port.number))).collect();
     json!({
@@ -55,5 +55,9 @@ fn endpoint(cell: &Name, row: &Endpoint) -> Value {
         "health": row.health,
         "weight": row.weight,
         "node": row.node,
+        "healthy_since_ms": row.healthy_since_ms,
+        "domains": row.domains,
+        "labels": *shown.labels,
+        "draining": shown.draining,
     })
 }

@@ -4,4 +4,6 @@ mod service;
 mod stream;
 
 pub use service::{NameServer, filter_of};
-pub use stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
+pub use stream::{
+    EndpointEvent, EndpointFilter, ShownEndpoint, StampedEvent, endpoint_changes, endpoints_now,
+};

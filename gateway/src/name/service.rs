@@ -11,7 +11,9 @@ use borough_store::mirror::MirrorState;
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
-use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes};
+use super::stream::{
+    EndpointEvent, EndpointFilter, LabelReader, ShownEndpoint, StampedEvent, endpoint_changes, with_facts,
+};
 use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
 use crate::page::{PagedList, page_cut, page_of, task_key, task_of_key};
 use crate::select::{JobSelection, selector_checked};
@@ -62,11 +64,16 @@ impl NameService for NameServer {
             return Ok(Response::new(endpoints_of_page(cell, &filter, &mut selection, page).await?));
         }
         let (user, job) = (filter.user.as_ref(), filter.job.as_ref());
-        let all = |state: &MirrorState| (state.endpoints_part(user, job, None, usize::MAX).0, state.cursor());
+        let all = |state: &MirrorState| {
+            let (endpoints, _) = state.endpoints_part(user, job, None, usize::MAX);
+            (with_facts(state, endpoints), state.cursor())
+        };
         let (mut endpoints, cursor) = cell.state(all)?;
-        endpoints.retain(|(task, _)| selection.has(cell, task.job));
-        let decoded = endpoints.iter().filter_map(|(_, stored)| stored.decoded());
-        let endpoints = decoded.map(|endpoint| endpoint_to_message(&cell.name, &endpoint)).collect();
+        endpoints.retain(|(task, ..)| selection.has(cell, task.job));
+        let mut labels = LabelReader::default();
+        let decoded = endpoints.into_iter().filter_map(|(_, stored, facts)| Some((stored.decoded()?, facts)));
+        let shown = decoded.map(|(endpoint, facts)| labels.shown(endpoint, facts));
+        let endpoints = shown.map(|shown| shown_to_message(&cell.name, &shown)).collect();
         let cursor = Some(cursor_to_message(cursor));
         Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor, next_page: String::new() }))
     }
@@ -128,8 +135,11 @@ async fn endpoints_of_page(
     let (room, mut found, mut looked) = (page.limit.saturating_add(1), Vec::new(), 0_usize);
     loop {
         let (user, job) = (filter.user.as_ref(), filter.job.as_ref());
-        let (part, last) = cell.mirror.read(|state| state.endpoints_part(user, job, after, PART_ENDPOINTS));
-        found.extend(part.into_iter().filter(|(task, _)| selection.has(cell, task.job)));
+        let (part, last) = cell.mirror.read(|state| {
+            let (part, last) = state.endpoints_part(user, job, after, PART_ENDPOINTS);
+            (with_facts(state, part), last)
+        });
+        found.extend(part.into_iter().filter(|(task, ..)| selection.has(cell, task.job)));
         after = last;
         looked = looked.saturating_add(PART_ENDPOINTS);
         if after.is_none() || found.len() >= room || looked >= LOOKS_MAX {
@@ -137,14 +147,17 @@ async fn endpoints_of_page(
         }
         tokio::task::yield_now().await;
     }
-    let (found, mut next) = page_of(found, &page, |(task, _)| task_key(*task));
+    let (found, mut next) = page_of(found, &page, |(task, ..)| task_key(*task));
     // The page has few rows, and others may follow.
     if let (true, Some(after)) = (next.is_empty(), after) {
         next = task_key(after);
     }
-    let decoded = found.iter().filter_map(|(task, stored)| Some((*task, stored.decoded()?)));
-    let (tasks, endpoints): (Vec<TaskId>, Vec<v1::Endpoint>) =
-        decoded.map(|(task, endpoint)| (task, endpoint_to_message(&cell.name, &endpoint))).unzip();
+    let mut labels = LabelReader::default();
+    let decoded =
+        found.into_iter().filter_map(|(task, stored, facts)| Some((task, stored.decoded()?, facts)));
+    let (tasks, endpoints): (Vec<TaskId>, Vec<v1::Endpoint>) = decoded
+        .map(|(task, endpoint, facts)| (task, shown_to_message(&cell.name, &labels.shown(endpoint, facts))))
+        .unzip();
     let (endpoints, next_page) = page_cut(endpoints, next, |_| String::new());
     // A page that is cut ends with another task.
     let is_cut = endpoints.len() < tasks.len();
@@ -154,13 +167,18 @@ async fn endpoints_of_page(
     Ok(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)), next_page })
 }
 
+fn shown_to_message(cell: &Name, shown: &ShownEndpoint) -> v1::Endpoint {
+    let labels = shown.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    v1::Endpoint { labels, draining: shown.draining, ..endpoint_to_message(cell, &shown.endpoint) }
+}
+
 fn response_of(
     cell: &Name,
     StampedEvent { change, cursor, more }: StampedEvent,
 ) -> v1::WatchEndpointsResponse {
     use v1::watch_endpoints_response::Event;
     let event = match change {
-        EndpointEvent::Published(endpoint) => Event::Published(endpoint_to_message(cell, &endpoint)),
+        EndpointEvent::Published(endpoint) => Event::Published(shown_to_message(cell, &endpoint)),
         EndpointEvent::Withdrawn { user, job, index, incarnation } => {
             let (user, job) = (user.to_string(), job.to_string());
             Event::Withdrawn(v1::EndpointWithdrawn { user, job, index, incarnation })

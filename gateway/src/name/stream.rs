@@ -3,16 +3,18 @@
 //! The journal keeps the order of commits, and a task's row never publishes an incarnation again after its withdrawal.
 //! A watcher that has seen a withdrawal therefore never sees that incarnation again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::task::Endpoint;
-use borough_model::{Delta, Name};
+use borough_model::{Delta, JournalEntry, Name, TaskId};
 use borough_store::journal::Cursor;
-use borough_store::mirror::StoredEndpoint;
+use borough_store::mirror::{EndpointFacts, FactsForgotten, MirrorState, StoredEndpoint, StoredSpec};
 use futures::{Stream, StreamExt as _};
 use tonic::Status;
 
 use crate::cell::{CellContext, EventSubject};
+use crate::status::status_with;
 use crate::watch::{FeedItem, feed};
 
 /// Selects endpoints. An absent field matches everything.
@@ -34,11 +36,45 @@ impl EndpointFilter {
     }
 }
 
+/// An endpoint with what its job and its node add to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownEndpoint {
+    pub endpoint: Endpoint,
+    /// The labels of its job.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Whether an operator wants its node empty.
+    pub draining: bool,
+}
+
+/// Reads the labels of specs. Endpoints come by jobs, so that it decodes each spec once.
+#[derive(Default)]
+pub(super) struct LabelReader {
+    last: Option<(StoredSpec, Arc<BTreeMap<String, String>>)>,
+}
+
+impl LabelReader {
+    /// The endpoint with its facts. Decodes, so that it is called without the lock of the mirror.
+    pub(super) fn shown(&mut self, endpoint: Endpoint, facts: EndpointFacts) -> ShownEndpoint {
+        let EndpointFacts { spec, draining } = facts;
+        let known = self.last.as_ref().zip(spec.as_ref());
+        let labels = match known.filter(|((last, _), spec)| last.is_same(spec)) {
+            Some(((_, labels), _)) => Arc::clone(labels),
+            None => {
+                let decoded = spec.as_ref().and_then(|spec| spec.decoded(&endpoint.job));
+                let labels = Arc::new(decoded.map(|spec| spec.labels).unwrap_or_default());
+                self.last = spec.map(|spec| (spec, Arc::clone(&labels)));
+                labels
+            }
+        };
+        ShownEndpoint { endpoint, labels, draining }
+    }
+}
+
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndpointEvent {
     /// The endpoint serves from now on, as described.
-    Published(Arc<Endpoint>),
+    Published(Arc<ShownEndpoint>),
     /// The endpoint no longer serves.
     Withdrawn {
         user: Name,
@@ -58,11 +94,25 @@ pub enum EndpointEvent {
 pub fn endpoints_now(
     cell: &CellContext,
     filter: &EndpointFilter,
-) -> Result<(Vec<Arc<Endpoint>>, Cursor), Status> {
-    let (stored, cursor) =
-        cell.state(|state| (state.endpoints(filter.user.as_ref(), filter.job.as_ref()), state.cursor()))?;
-    let endpoints = stored.iter().filter_map(StoredEndpoint::decoded);
-    Ok((endpoints.map(Arc::new).collect(), cursor))
+) -> Result<(Vec<Arc<ShownEndpoint>>, Cursor), Status> {
+    let (user, job) = (filter.user.as_ref(), filter.job.as_ref());
+    let (stored, cursor) = cell.state(|state| {
+        let (stored, _) = state.endpoints_part(user, job, None, usize::MAX);
+        (with_facts(state, stored), state.cursor())
+    })?;
+    let mut labels = LabelReader::default();
+    let shown =
+        stored.into_iter().filter_map(|(_, stored, facts)| Some(labels.shown(stored.decoded()?, facts)));
+    Ok((shown.map(Arc::new).collect(), cursor))
+}
+
+/// Present endpoints with what their jobs and nodes add to them now.
+pub(super) fn with_facts(
+    state: &MirrorState,
+    endpoints: Vec<(TaskId, StoredEndpoint)>,
+) -> Vec<(TaskId, StoredEndpoint, EndpointFacts)> {
+    let facts = |(task, stored)| (task, stored, state.endpoint_facts_now(task));
+    endpoints.into_iter().map(facts).collect()
 }
 
 /// A change, with its position in the order of changes.
@@ -98,7 +148,10 @@ pub fn endpoint_changes(
             Ok(FeedItem::Bookmark(cursor)) => {
                 vec![Ok(StampedEvent { change: EndpointEvent::Bookmark, cursor, more: false })]
             }
-            Ok(FeedItem::Entry(cursor, entry)) => changes_of(&follower, &filter, &entry.deltas, cursor),
+            Ok(FeedItem::Entry(cursor, entry)) => match changes_of(&follower, &filter, &entry, cursor) {
+                Ok(changes) => stamped(changes, cursor).map(Ok).collect(),
+                Err(forgotten) => vec![Err(list_again(forgotten))],
+            },
             Err(status) => vec![Err(status)],
         };
         futures::stream::iter(stamped)
@@ -106,33 +159,91 @@ pub fn endpoint_changes(
     Ok(futures::stream::iter(snapshot).chain(changes))
 }
 
+/// The changes of one entry. They share its position, and all except the last say that more follow.
+fn stamped(changes: Vec<EndpointEvent>, cursor: Cursor) -> impl Iterator<Item = StampedEvent> {
+    let last = changes.len().saturating_sub(1);
+    let stamped = move |(place, change)| StampedEvent { change, cursor, more: place < last };
+    changes.into_iter().enumerate().map(stamped)
+}
+
+fn list_again(forgotten: FactsForgotten) -> Status {
+    let message = format!("{forgotten}; list again");
+    status_with(tonic::Code::OutOfRange, "CURSOR_FORGOTTEN", message, Default::default())
+}
+
+/// What an entry changes: first by its endpoints, then those whose labels or node it changes.
 fn changes_of(
     cell: &CellContext,
     filter: &EndpointFilter,
-    deltas: &[Delta],
+    entry: &JournalEntry,
     cursor: Cursor,
-) -> Vec<Result<StampedEvent, Status>> {
-    let change = |delta: &Delta| match delta {
-        Delta::Endpoint { endpoint, .. } if filter.wants(&endpoint.user, &endpoint.job) => {
-            Some(EndpointEvent::Published(Arc::new(endpoint.clone())))
+) -> Result<Vec<EndpointEvent>, FactsForgotten> {
+    let deltas = &entry.deltas;
+    let concerns = |delta: &Delta| match delta {
+        Delta::Endpoint { endpoint, .. } => filter.wants(&endpoint.user, &endpoint.job),
+        Delta::EndpointWithdrawn { user, job, .. } => filter.wants(user, job),
+        Delta::Job { row, spec: Some(_) } => filter.wants(&row.user, &row.name),
+        Delta::Node { .. } => true,
+        _ => false,
+    };
+    if !deltas.iter().any(concerns) {
+        return Ok(Vec::new());
+    }
+    let mut labels = LabelReader::default();
+    let (looks, refreshed) = cell.mirror.read(|state| {
+        let looks: Vec<EndpointLook<'_>> = deltas
+            .iter()
+            .filter(|delta| concerns(delta))
+            .filter_map(|delta| look(state, deltas, delta, cursor))
+            .collect();
+        (looks, state.endpoints_refreshed(entry, cursor))
+    });
+    let mut changes: Vec<EndpointEvent> = looks
+        .into_iter()
+        .map(|look| match look {
+            EndpointLook::Published(endpoint, facts) => {
+                EndpointEvent::Published(Arc::new(labels.shown(endpoint.clone(), facts)))
+            }
+            EndpointLook::Withdrawn(gone) => gone,
+        })
+        .collect();
+    let refreshed = refreshed?.into_iter().filter_map(|(_, stored, facts)| Some((stored.decoded()?, facts)));
+    let wanted = refreshed.filter(|(endpoint, _)| filter.wants(&endpoint.user, &endpoint.job));
+    changes.extend(
+        wanted.map(|(endpoint, facts)| EndpointEvent::Published(Arc::new(labels.shown(endpoint, facts)))),
+    );
+    Ok(changes)
+}
+
+/// What a delta needs of the mirror. It is read under the lock, and decoded without.
+enum EndpointLook<'d> {
+    Published(&'d Endpoint, EndpointFacts),
+    Withdrawn(EndpointEvent),
+}
+
+fn look<'d>(
+    state: &MirrorState,
+    deltas: &[Delta],
+    delta: &'d Delta,
+    cursor: Cursor,
+) -> Option<EndpointLook<'d>> {
+    match delta {
+        Delta::Endpoint { endpoint, .. } => {
+            Some(EndpointLook::Published(endpoint, state.endpoint_facts(endpoint, cursor)))
         }
-        Delta::EndpointWithdrawn { user, job, task, .. } if filter.wants(user, job) => {
+        Delta::EndpointWithdrawn { user, job, task, .. } => {
             let own = deltas.iter().find_map(|delta| match delta {
                 Delta::Task { row } if row.id == *task => Some(row.incarnation.0),
                 _ => None,
             });
-            let known = || cell.mirror.read(|state| state.tasks().get(task).map(|row| row.incarnation.0));
-            Some(EndpointEvent::Withdrawn {
+            let known = || state.tasks().get(task).map(|row| row.incarnation.0);
+            Some(EndpointLook::Withdrawn(EndpointEvent::Withdrawn {
                 user: user.clone(),
                 job: job.clone(),
                 index: task.index,
                 incarnation: own.or_else(known).unwrap_or(0),
-            })
+            }))
         }
         _ => None,
-    };
-    let changes: Vec<EndpointEvent> = deltas.iter().filter_map(change).collect();
-    let last = changes.len().saturating_sub(1);
-    let stamped = |(place, change)| Ok(StampedEvent { change, cursor, more: place < last });
-    changes.into_iter().enumerate().map(stamped).collect()
+    }
 }

@@ -1,5 +1,7 @@
 //! Tasks, their exits and their endpoints.
 
+use std::collections::BTreeMap;
+
 use borough_model::job::{HelperPhase, helper_of_failure};
 use borough_model::task::{
     EndReason, Endpoint, Exit, Health, HelperExit, HelperState, HelperStatus, PortAssignment, Resize,
@@ -267,7 +269,7 @@ pub fn exit_from_message(message: &v1::Exit, node: NodeId) -> Result<Exit, Field
     })
 }
 
-/// An endpoint of `cell`.
+/// An endpoint of `cell`, without what its job and its node add to it.
 pub fn endpoint_to_message(cell: &Name, endpoint: &Endpoint) -> v1::Endpoint {
     v1::Endpoint {
         name: format!("{}.{}.{}.{cell}", endpoint.task.index, endpoint.job, endpoint.user),
@@ -280,5 +282,9 @@ pub fn endpoint_to_message(cell: &Name, endpoint: &Endpoint) -> v1::Endpoint {
         health: health_to_message(endpoint.health).into(),
         weight: endpoint.weight,
         node: endpoint.node.to_string(),
+        healthy_since_ms: endpoint.healthy_since_ms,
+        domains: endpoint.domains.clone(),
+        labels: BTreeMap::new(),
+        draining: false,
     }
 }

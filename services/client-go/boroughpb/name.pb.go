@@ -37,8 +37,17 @@ type Endpoint struct {
 	Ports  []*Port `protobuf:"bytes,7,rep,name=ports,proto3" json:"ports,omitempty"`
 	Health Health  `protobuf:"varint,8,opt,name=health,proto3,enum=borough.v1.Health" json:"health,omitempty"`
 	// Share of traffic relative to its siblings, 1–255.
-	Weight        uint32 `protobuf:"varint,9,opt,name=weight,proto3" json:"weight,omitempty"`
-	Node          string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
+	Weight uint32 `protobuf:"varint,9,opt,name=weight,proto3" json:"weight,omitempty"`
+	Node   string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
+	// Since when it is healthy: milliseconds since 1970 by the time of the cell. 0: it is not, or nobody has recorded it.
+	HealthySinceMs int64 `protobuf:"varint,11,opt,name=healthy_since_ms,json=healthySinceMs,proto3" json:"healthy_since_ms,omitempty"`
+	// The values of the failure domains of its node, the widest first, as the settings of the cell name them. Empty texts
+	// where the node has none. They are as of the time when the endpoint was written.
+	Domains []string `protobuf:"bytes,12,rep,name=domains,proto3" json:"domains,omitempty"`
+	// The labels of its job. WatchService leaves them out: the job comes with its own change.
+	Labels map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// An operator wants its node empty. It serves until it is withdrawn. WatchService leaves it out, too.
+	Draining      bool `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,6 +150,34 @@ func (x *Endpoint) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *Endpoint) GetHealthySinceMs() int64 {
+	if x != nil {
+		return x.HealthySinceMs
+	}
+	return 0
+}
+
+func (x *Endpoint) GetDomains() []string {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+func (x *Endpoint) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Endpoint) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 type ListEndpointsRequest struct {
@@ -561,7 +598,7 @@ var File_borough_v1_name_proto protoreflect.FileDescriptor
 const file_borough_v1_name_proto_rawDesc = "" +
 	"\n" +
 	"\x15borough/v1/name.proto\x12\n" +
-	"borough.v1\x1a\x17borough/v1/common.proto\x1a\x15borough/v1/task.proto\"\x90\x02\n" +
+	"borough.v1\x1a\x17borough/v1/common.proto\x1a\x15borough/v1/task.proto\"\xe5\x03\n" +
 	"\bEndpoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x10\n" +
@@ -573,7 +610,14 @@ const file_borough_v1_name_proto_rawDesc = "" +
 	"\x06health\x18\b \x01(\x0e2\x12.borough.v1.HealthR\x06health\x12\x16\n" +
 	"\x06weight\x18\t \x01(\rR\x06weight\x12\x12\n" +
 	"\x04node\x18\n" +
-	" \x01(\tR\x04node\"\xe7\x01\n" +
+	" \x01(\tR\x04node\x12(\n" +
+	"\x10healthy_since_ms\x18\v \x01(\x03R\x0ehealthySinceMs\x12\x18\n" +
+	"\adomains\x18\f \x03(\tR\adomains\x128\n" +
+	"\x06labels\x18\r \x03(\v2 .borough.v1.Endpoint.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\bdraining\x18\x0e \x01(\bR\bdraining\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x01\n" +
 	"\x14ListEndpointsRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
@@ -619,7 +663,7 @@ func file_borough_v1_name_proto_rawDescGZIP() []byte {
 	return file_borough_v1_name_proto_rawDescData
 }
 
-var file_borough_v1_name_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_borough_v1_name_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_borough_v1_name_proto_goTypes = []any{
 	(*Endpoint)(nil),               // 0: borough.v1.Endpoint
 	(*ListEndpointsRequest)(nil),   // 1: borough.v1.ListEndpointsRequest
@@ -627,35 +671,37 @@ var file_borough_v1_name_proto_goTypes = []any{
 	(*WatchEndpointsRequest)(nil),  // 3: borough.v1.WatchEndpointsRequest
 	(*WatchEndpointsResponse)(nil), // 4: borough.v1.WatchEndpointsResponse
 	(*EndpointWithdrawn)(nil),      // 5: borough.v1.EndpointWithdrawn
-	(*Port)(nil),                   // 6: borough.v1.Port
-	(Health)(0),                    // 7: borough.v1.Health
-	(*RequestContext)(nil),         // 8: borough.v1.RequestContext
-	(*PageRequest)(nil),            // 9: borough.v1.PageRequest
-	(*LabelMatch)(nil),             // 10: borough.v1.LabelMatch
-	(*Cursor)(nil),                 // 11: borough.v1.Cursor
+	nil,                            // 6: borough.v1.Endpoint.LabelsEntry
+	(*Port)(nil),                   // 7: borough.v1.Port
+	(Health)(0),                    // 8: borough.v1.Health
+	(*RequestContext)(nil),         // 9: borough.v1.RequestContext
+	(*PageRequest)(nil),            // 10: borough.v1.PageRequest
+	(*LabelMatch)(nil),             // 11: borough.v1.LabelMatch
+	(*Cursor)(nil),                 // 12: borough.v1.Cursor
 }
 var file_borough_v1_name_proto_depIdxs = []int32{
-	6,  // 0: borough.v1.Endpoint.ports:type_name -> borough.v1.Port
-	7,  // 1: borough.v1.Endpoint.health:type_name -> borough.v1.Health
-	8,  // 2: borough.v1.ListEndpointsRequest.context:type_name -> borough.v1.RequestContext
-	9,  // 3: borough.v1.ListEndpointsRequest.page:type_name -> borough.v1.PageRequest
-	10, // 4: borough.v1.ListEndpointsRequest.selector:type_name -> borough.v1.LabelMatch
-	0,  // 5: borough.v1.ListEndpointsResponse.endpoints:type_name -> borough.v1.Endpoint
-	11, // 6: borough.v1.ListEndpointsResponse.cursor:type_name -> borough.v1.Cursor
-	8,  // 7: borough.v1.WatchEndpointsRequest.context:type_name -> borough.v1.RequestContext
-	11, // 8: borough.v1.WatchEndpointsRequest.resume:type_name -> borough.v1.Cursor
-	0,  // 9: borough.v1.WatchEndpointsResponse.published:type_name -> borough.v1.Endpoint
-	5,  // 10: borough.v1.WatchEndpointsResponse.withdrawn:type_name -> borough.v1.EndpointWithdrawn
-	11, // 11: borough.v1.WatchEndpointsResponse.cursor:type_name -> borough.v1.Cursor
-	1,  // 12: borough.v1.NameService.ListEndpoints:input_type -> borough.v1.ListEndpointsRequest
-	3,  // 13: borough.v1.NameService.WatchEndpoints:input_type -> borough.v1.WatchEndpointsRequest
-	2,  // 14: borough.v1.NameService.ListEndpoints:output_type -> borough.v1.ListEndpointsResponse
-	4,  // 15: borough.v1.NameService.WatchEndpoints:output_type -> borough.v1.WatchEndpointsResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	7,  // 0: borough.v1.Endpoint.ports:type_name -> borough.v1.Port
+	8,  // 1: borough.v1.Endpoint.health:type_name -> borough.v1.Health
+	6,  // 2: borough.v1.Endpoint.labels:type_name -> borough.v1.Endpoint.LabelsEntry
+	9,  // 3: borough.v1.ListEndpointsRequest.context:type_name -> borough.v1.RequestContext
+	10, // 4: borough.v1.ListEndpointsRequest.page:type_name -> borough.v1.PageRequest
+	11, // 5: borough.v1.ListEndpointsRequest.selector:type_name -> borough.v1.LabelMatch
+	0,  // 6: borough.v1.ListEndpointsResponse.endpoints:type_name -> borough.v1.Endpoint
+	12, // 7: borough.v1.ListEndpointsResponse.cursor:type_name -> borough.v1.Cursor
+	9,  // 8: borough.v1.WatchEndpointsRequest.context:type_name -> borough.v1.RequestContext
+	12, // 9: borough.v1.WatchEndpointsRequest.resume:type_name -> borough.v1.Cursor
+	0,  // 10: borough.v1.WatchEndpointsResponse.published:type_name -> borough.v1.Endpoint
+	5,  // 11: borough.v1.WatchEndpointsResponse.withdrawn:type_name -> borough.v1.EndpointWithdrawn
+	12, // 12: borough.v1.WatchEndpointsResponse.cursor:type_name -> borough.v1.Cursor
+	1,  // 13: borough.v1.NameService.ListEndpoints:input_type -> borough.v1.ListEndpointsRequest
+	3,  // 14: borough.v1.NameService.WatchEndpoints:input_type -> borough.v1.WatchEndpointsRequest
+	2,  // 15: borough.v1.NameService.ListEndpoints:output_type -> borough.v1.ListEndpointsResponse
+	4,  // 16: borough.v1.NameService.WatchEndpoints:output_type -> borough.v1.WatchEndpointsResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_name_proto_init() }
@@ -676,7 +722,7 @@ func file_borough_v1_name_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_name_proto_rawDesc), len(file_borough_v1_name_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

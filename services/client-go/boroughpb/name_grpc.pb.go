@@ -30,7 +30,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type NameServiceClient interface {
 	ListEndpoints(ctx context.Context, in *ListEndpointsRequest, opts ...grpc.CallOption) (*ListEndpointsResponse, error)
-	// Every endpoint first, then every change, in order and without gaps. The gateway also serves it over HTTP as
+	// Every endpoint first, then every change, in order and without gaps. A change of the labels of a job, or a drain of a
+	// node, publishes the endpoints that it concerns again. The gateway also serves it over HTTP as
 	// server-sent events at /v1/cells/{cell}/names/{user}/{job}/watch.
 	WatchEndpoints(ctx context.Context, in *WatchEndpointsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEndpointsResponse], error)
 }
@@ -77,7 +78,8 @@ type NameService_WatchEndpointsClient = grpc.ServerStreamingClient[WatchEndpoint
 // for forward compatibility.
 type NameServiceServer interface {
 	ListEndpoints(context.Context, *ListEndpointsRequest) (*ListEndpointsResponse, error)
-	// Every endpoint first, then every change, in order and without gaps. The gateway also serves it over HTTP as
+	// Every endpoint first, then every change, in order and without gaps. A change of the labels of a job, or a drain of a
+	// node, publishes the endpoints that it concerns again. The gateway also serves it over HTTP as
 	// server-sent events at /v1/cells/{cell}/names/{user}/{job}/watch.
 	WatchEndpoints(*WatchEndpointsRequest, grpc.ServerStreamingServer[WatchEndpointsResponse]) error
 	mustEmbedUnimplementedNameServiceServer()

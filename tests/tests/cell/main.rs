@@ -44,6 +44,7 @@ mod overload;
 mod plan;
 mod port;
 mod preempt;
+mod published;
 mod quota;
 mod resize;
 mod restart;

@@ -60,6 +60,8 @@ fn endpoint() -> v1::Endpoint {
         host: hostile(),
         node: hostile(),
         ports: vec![v1::Port { name: hostile(), number: 1 }],
+        domains: vec![hostile()],
+        labels: [(hostile(), hostile())].into(),
         ..v1::Endpoint::default()
     }
 }

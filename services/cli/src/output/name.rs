@@ -21,6 +21,13 @@ pub(crate) struct EndpointView {
     pub(crate) health: String,
     pub(crate) weight: u32,
     pub(crate) node: Foreign,
+    /// Since when it is healthy, in milliseconds since 1970; null: it is not, or it is not known.
+    pub(crate) healthy_since_ms: Option<i64>,
+    /// The values of the failure domains of its node, the widest first.
+    pub(crate) domains: Vec<Foreign>,
+    pub(crate) labels: BTreeMap<Foreign, Foreign>,
+    /// Whether its node is drained.
+    pub(crate) draining: bool,
 }
 
 impl From<v1::Endpoint> for EndpointView {
@@ -36,6 +43,10 @@ impl From<v1::Endpoint> for EndpointView {
             ports: endpoint.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             weight: endpoint.weight,
             node: endpoint.node.into(),
+            healthy_since_ms: Some(endpoint.healthy_since_ms).filter(|at| *at > 0),
+            domains: endpoint.domains.into_iter().map(Foreign::from).collect(),
+            labels: endpoint.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            draining: endpoint.draining,
         }
     }
 }
@@ -54,13 +65,20 @@ impl Tabular for EndpointView {
     const PLURAL: &'static str = "endpoints";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["NAME", "ADDRESSES", "HEALTH", "WEIGHT"], vec!["NODE", "ATTEMPT"])
+        (
+            vec!["NAME", "ADDRESSES", "HEALTH", "WEIGHT"],
+            vec!["NODE", "DRAINING", "DOMAINS", "LABELS", "ATTEMPT"],
+        )
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let cells =
             vec![self.name.to_string(), self.addresses(), self.health.clone(), self.weight.to_string()];
-        (cells, vec![self.node.to_string(), self.attempt.to_string()])
+        let domains = self.domains.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let draining = if self.draining { "yes" } else { "no" }.to_owned();
+        let labels = labels.collect::<Vec<_>>().join(",");
+        (cells, vec![self.node.to_string(), draining, domains, labels, self.attempt.to_string()])
     }
 }
 

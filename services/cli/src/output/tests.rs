@@ -262,12 +262,16 @@ fn endpoints_and_their_changes() {
         health: v1::Health::Healthy.into(),
         weight: 1,
         node: "alpha-2".to_owned(),
+        healthy_since_ms: 1_800_000_000_000,
+        domains: vec!["eu1".to_owned(), String::new(), "r7".to_owned()],
+        labels: [("app".to_owned(), "web".to_owned()), ("tier".to_owned(), "front".to_owned())].into(),
+        draining: true,
     });
     check(
         &table(std::slice::from_ref(&endpoint), &WIDE),
         &expect![[r#"
-            NAME               ADDRESSES         HEALTH   WEIGHT  NODE     ATTEMPT
-            1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
+            NAME               ADDRESSES         HEALTH   WEIGHT  NODE     DRAINING  DOMAINS  LABELS              ATTEMPT
+            1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  yes       eu1,,r7  app=web,tier=front  3
         "#]],
     );
     let published = EndpointChangeView::Published { endpoint };

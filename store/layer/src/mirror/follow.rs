@@ -144,6 +144,7 @@ impl MirrorFollower {
                 state.apply(*cursor, entry);
             }
             if !page.more {
+                state.facts_follow();
                 return Ok(state);
             }
         }

@@ -6,6 +6,7 @@
 
 mod away;
 mod ended;
+mod facts;
 mod follow;
 mod handle;
 mod holds;
@@ -19,6 +20,7 @@ mod tests;
 mod wait;
 
 pub use ended::EndedJobs;
+pub use facts::{EndpointFacts, FactsForgotten, RefreshedEndpoint};
 pub use follow::{MirrorFollower, MirrorOptions};
 pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
 pub use holds::{LockHolds, MirrorLockHolds};

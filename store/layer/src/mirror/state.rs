@@ -11,6 +11,7 @@ use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, N
 
 use super::EndedJobs;
 use super::away::AwayTasks;
+use super::facts::FactChanges;
 use super::specs::{MirrorSpecs, StoredSpec};
 use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
@@ -31,19 +32,28 @@ impl StoredEndpoint {
 }
 
 /// An endpoint with the revision of the task's row that it follows from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct MirroredEndpoint {
-    stored: StoredEndpoint,
+#[derive(Clone, Debug)]
+pub(super) struct MirroredEndpoint {
+    pub(super) stored: StoredEndpoint,
     /// The revision of the task's row.
     revision: u64,
+    /// The position of the entry that wrote it. Of a listed one it is not known: it is that of no entry then.
+    pub(super) at: Cursor,
+}
+
+/// Mirrors that have listed an endpoint and such that have followed it are the same.
+impl PartialEq for MirroredEndpoint {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.stored, self.revision) == (&other.stored, other.revision)
+    }
 }
 
 impl MirroredEndpoint {
-    fn of(endpoint: &Endpoint, revision: u64) -> Option<Self> {
+    fn of(endpoint: &Endpoint, revision: u64, at: Cursor) -> Option<Self> {
         let bytes = minicbor::to_vec(endpoint).inspect_err(
             |error| tracing::error!(task = %endpoint.task, %error, "an endpoint cannot be encoded"),
         );
-        bytes.ok().map(|bytes| Self { stored: StoredEndpoint(bytes.into_boxed_slice()), revision })
+        bytes.ok().map(|bytes| Self { stored: StoredEndpoint(bytes.into_boxed_slice()), revision, at })
     }
 }
 
@@ -60,7 +70,8 @@ pub struct MirrorState {
     specs: MirrorSpecs,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
     pub(super) away: AwayTasks,
-    endpoints: BTreeMap<TaskId, MirroredEndpoint>,
+    pub(super) endpoints: BTreeMap<TaskId, MirroredEndpoint>,
+    pub(super) facts: FactChanges,
     gangs: BTreeMap<GangId, Arc<GangRow>>,
     job_gangs: BTreeSet<(JobId, GangId)>,
     node_names: BTreeMap<Name, NodeId>,
@@ -268,9 +279,14 @@ impl MirrorState {
         if cursor.store_epoch != self.cursor.store_epoch || cursor <= self.cursor {
             return false;
         }
-        entry.deltas.iter().for_each(|delta| self.delta(delta));
         self.cursor = cursor;
+        entry.deltas.iter().for_each(|delta| self.delta(delta));
         true
+    }
+
+    /// From here on it knows when labels of jobs and drains of nodes change: all that was listed is complete.
+    pub(super) fn facts_follow(&mut self) {
+        self.facts.begin(self.cursor);
     }
 
     /// Applies a delta, unless it is older than its row.
@@ -295,7 +311,7 @@ impl MirrorState {
             Delta::Endpoint { endpoint, revision } => {
                 let newer = self.endpoints.get(&endpoint.task).is_none_or(|old| old.revision <= *revision);
                 if newer {
-                    let mirrored = MirroredEndpoint::of(endpoint, *revision);
+                    let mirrored = MirroredEndpoint::of(endpoint, *revision, self.cursor);
                     self.endpoints.extend(mirrored.map(|mirrored| (endpoint.task, mirrored)));
                 }
             }
@@ -322,6 +338,10 @@ impl MirrorState {
     }
 
     fn node_put(&mut self, row: &NodeRow) {
+        let before = self.nodes.get(&row.id).filter(|known| known.revision < row.revision);
+        if before.is_some_and(|known| known.draining != row.draining) {
+            self.facts.drain_changed(self.cursor, row.id);
+        }
         if put_newer(&mut self.nodes, row.id, row, |row| row.revision) {
             self.node_names.insert(row.name.clone(), row.id);
         }
@@ -342,10 +362,21 @@ impl MirrorState {
         if let Some(spec) = spec.filter(|_| !self.specs.contains(row.id, row.spec_version)) {
             self.specs.put(row.id, row.spec_version, spec);
         }
+        self.labels_follow(row);
         if row.revision <= 1 {
             self.job_names.insert((row.user.clone(), row.name.clone()), row.id);
         }
         self.job_row_put(row);
+    }
+
+    /// Records that a row of a job comes with other labels than the row before it.
+    fn labels_follow(&mut self, row: &JobRow) {
+        let known = self.jobs.get(&row.id).filter(|known| known.revision < row.revision);
+        let Some(before) = known.map(|known| known.spec_version) else { return };
+        let labels = |version| self.spec(row.id, version).map(|spec| spec.labels.clone());
+        if before != row.spec_version && labels(before) != labels(row.spec_version) {
+            self.facts.labels_changed(self.cursor, row.id, before);
+        }
     }
 
     fn job_row_put(&mut self, row: &Arc<JobRow>) {

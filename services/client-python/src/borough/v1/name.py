@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from google.protobuf.message import Message
@@ -35,6 +36,18 @@ class Endpoint(Record):
     weight: int = 0
     """Share of traffic relative to its siblings, 1–255."""
     node: str = ""
+    healthy_since_ms: int = 0
+    """Since when it is healthy: milliseconds since 1970 by the time of the cell. 0: it is not, or nobody has
+    recorded it.
+    """
+    domains: tuple[str, ...] = ()
+    """The values of the failure domains of its node, the widest first, as the settings of the cell name them.
+    Empty texts where the node has none. They are as of the time when the endpoint was written.
+    """
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its job. WatchService leaves them out: the job comes with its own change."""
+    draining: bool = False
+    """An operator wants its node empty. It serves until it is withdrawn. WatchService leaves it out, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from borough.v1 import task_pb2 as borough_dot_v1_dot_task__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x15\x62orough/v1/name.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto\x1a\x15\x62orough/v1/task.proto"\xc8\x01\n\x08\x45ndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\r\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x1f\n\x05ports\x18\x07 \x03(\x0b\x32\x10.borough.v1.Port\x12"\n\x06health\x18\x08 \x01(\x0e\x32\x12.borough.v1.Health\x12\x0e\n\x06weight\x18\t \x01(\r\x12\x0c\n\x04node\x18\n \x01(\t"\xbd\x01\n\x14ListEndpointsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0b\n\x03job\x18\x04 \x01(\t\x12%\n\x04page\x18\x05 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12(\n\x08selector\x18\x06 \x03(\x0b\x32\x16.borough.v1.LabelMatch"w\n\x15ListEndpointsResponse\x12\'\n\tendpoints\x18\x01 \x03(\x0b\x32\x14.borough.v1.Endpoint\x12"\n\x06\x63ursor\x18\x02 \x01(\x0b\x32\x12.borough.v1.Cursor\x12\x11\n\tnext_page\x18\x03 \x01(\t"\x91\x01\n\x15WatchEndpointsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0b\n\x03job\x18\x04 \x01(\t\x12"\n\x06resume\x18\x05 \x01(\x0b\x32\x12.borough.v1.Cursor"\xc6\x01\n\x16WatchEndpointsResponse\x12)\n\tpublished\x18\x01 \x01(\x0b\x32\x14.borough.v1.EndpointH\x00\x12\x32\n\twithdrawn\x18\x02 \x01(\x0b\x32\x1d.borough.v1.EndpointWithdrawnH\x00\x12\x12\n\x08\x62ookmark\x18\x03 \x01(\x08H\x00\x12"\n\x06\x63ursor\x18\x04 \x01(\x0b\x32\x12.borough.v1.Cursor\x12\x0c\n\x04more\x18\x05 \x01(\x08\x42\x07\n\x05\x65vent"R\n\x11\x45ndpointWithdrawn\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\r\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x32\xbe\x01\n\x0bNameService\x12T\n\rListEndpoints\x12 .borough.v1.ListEndpointsRequest\x1a!.borough.v1.ListEndpointsResponse\x12Y\n\x0eWatchEndpoints\x12!.borough.v1.WatchEndpointsRequest\x1a".borough.v1.WatchEndpointsResponse0\x01\x62\x06proto3'
+    b'\n\x15\x62orough/v1/name.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto\x1a\x15\x62orough/v1/task.proto"\xe6\x02\n\x08\x45ndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\r\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x1f\n\x05ports\x18\x07 \x03(\x0b\x32\x10.borough.v1.Port\x12"\n\x06health\x18\x08 \x01(\x0e\x32\x12.borough.v1.Health\x12\x0e\n\x06weight\x18\t \x01(\r\x12\x0c\n\x04node\x18\n \x01(\t\x12\x18\n\x10healthy_since_ms\x18\x0b \x01(\x03\x12\x0f\n\x07\x64omains\x18\x0c \x03(\t\x12\x30\n\x06labels\x18\r \x03(\x0b\x32 .borough.v1.Endpoint.LabelsEntry\x12\x10\n\x08\x64raining\x18\x0e \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"\xbd\x01\n\x14ListEndpointsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0b\n\x03job\x18\x04 \x01(\t\x12%\n\x04page\x18\x05 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12(\n\x08selector\x18\x06 \x03(\x0b\x32\x16.borough.v1.LabelMatch"w\n\x15ListEndpointsResponse\x12\'\n\tendpoints\x18\x01 \x03(\x0b\x32\x14.borough.v1.Endpoint\x12"\n\x06\x63ursor\x18\x02 \x01(\x0b\x32\x12.borough.v1.Cursor\x12\x11\n\tnext_page\x18\x03 \x01(\t"\x91\x01\n\x15WatchEndpointsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0b\n\x03job\x18\x04 \x01(\t\x12"\n\x06resume\x18\x05 \x01(\x0b\x32\x12.borough.v1.Cursor"\xc6\x01\n\x16WatchEndpointsResponse\x12)\n\tpublished\x18\x01 \x01(\x0b\x32\x14.borough.v1.EndpointH\x00\x12\x32\n\twithdrawn\x18\x02 \x01(\x0b\x32\x1d.borough.v1.EndpointWithdrawnH\x00\x12\x12\n\x08\x62ookmark\x18\x03 \x01(\x08H\x00\x12"\n\x06\x63ursor\x18\x04 \x01(\x0b\x32\x12.borough.v1.Cursor\x12\x0c\n\x04more\x18\x05 \x01(\x08\x42\x07\n\x05\x65vent"R\n\x11\x45ndpointWithdrawn\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\r\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x32\xbe\x01\n\x0bNameService\x12T\n\rListEndpoints\x12 .borough.v1.ListEndpointsRequest\x1a!.borough.v1.ListEndpointsResponse\x12Y\n\x0eWatchEndpoints\x12!.borough.v1.WatchEndpointsRequest\x1a".borough.v1.WatchEndpointsResponse0\x01\x62\x06proto3'
 )
 
 _globals = globals()
@@ -30,18 +30,22 @@ _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "borough.v1.name_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
     DESCRIPTOR._loaded_options = None
+    _globals["_ENDPOINT_LABELSENTRY"]._loaded_options = None
+    _globals["_ENDPOINT_LABELSENTRY"]._serialized_options = b"8\001"
     _globals["_ENDPOINT"]._serialized_start = 86
-    _globals["_ENDPOINT"]._serialized_end = 286
-    _globals["_LISTENDPOINTSREQUEST"]._serialized_start = 289
-    _globals["_LISTENDPOINTSREQUEST"]._serialized_end = 478
-    _globals["_LISTENDPOINTSRESPONSE"]._serialized_start = 480
-    _globals["_LISTENDPOINTSRESPONSE"]._serialized_end = 599
-    _globals["_WATCHENDPOINTSREQUEST"]._serialized_start = 602
-    _globals["_WATCHENDPOINTSREQUEST"]._serialized_end = 747
-    _globals["_WATCHENDPOINTSRESPONSE"]._serialized_start = 750
-    _globals["_WATCHENDPOINTSRESPONSE"]._serialized_end = 948
-    _globals["_ENDPOINTWITHDRAWN"]._serialized_start = 950
-    _globals["_ENDPOINTWITHDRAWN"]._serialized_end = 1032
-    _globals["_NAMESERVICE"]._serialized_start = 1035
-    _globals["_NAMESERVICE"]._serialized_end = 1225
+    _globals["_ENDPOINT"]._serialized_end = 444
+    _globals["_ENDPOINT_LABELSENTRY"]._serialized_start = 399
+    _globals["_ENDPOINT_LABELSENTRY"]._serialized_end = 444
+    _globals["_LISTENDPOINTSREQUEST"]._serialized_start = 447
+    _globals["_LISTENDPOINTSREQUEST"]._serialized_end = 636
+    _globals["_LISTENDPOINTSRESPONSE"]._serialized_start = 638
+    _globals["_LISTENDPOINTSRESPONSE"]._serialized_end = 757
+    _globals["_WATCHENDPOINTSREQUEST"]._serialized_start = 760
+    _globals["_WATCHENDPOINTSREQUEST"]._serialized_end = 905
+    _globals["_WATCHENDPOINTSRESPONSE"]._serialized_start = 908
+    _globals["_WATCHENDPOINTSRESPONSE"]._serialized_end = 1106
+    _globals["_ENDPOINTWITHDRAWN"]._serialized_start = 1108
+    _globals["_ENDPOINTWITHDRAWN"]._serialized_end = 1190
+    _globals["_NAMESERVICE"]._serialized_start = 1193
+    _globals["_NAMESERVICE"]._serialized_end = 1383
 # @@protoc_insertion_point(module_scope)

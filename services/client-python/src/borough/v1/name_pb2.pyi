@@ -9,7 +9,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Endpoint(_message.Message):
-    __slots__ = ("name", "user", "job", "index", "incarnation", "host", "ports", "health", "weight", "node")
+    __slots__ = (
+        "name",
+        "user",
+        "job",
+        "index",
+        "incarnation",
+        "host",
+        "ports",
+        "health",
+        "weight",
+        "node",
+        "healthy_since_ms",
+        "domains",
+        "labels",
+        "draining",
+    )
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +43,10 @@ class Endpoint(_message.Message):
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    DOMAINS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     name: str
     user: str
     job: str
@@ -30,6 +57,10 @@ class Endpoint(_message.Message):
     health: _task_pb2.Health
     weight: int
     node: str
+    healthy_since_ms: int
+    domains: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.ScalarMap[str, str]
+    draining: bool
     def __init__(
         self,
         name: _Optional[str] = ...,
@@ -42,6 +73,10 @@ class Endpoint(_message.Message):
         health: _Optional[_Union[_task_pb2.Health, str]] = ...,
         weight: _Optional[int] = ...,
         node: _Optional[str] = ...,
+        healthy_since_ms: _Optional[int] = ...,
+        domains: _Optional[_Iterable[str]] = ...,
+        labels: _Optional[_Mapping[str, str]] = ...,
+        draining: bool = ...,
     ) -> None: ...
 
 class ListEndpointsRequest(_message.Message):

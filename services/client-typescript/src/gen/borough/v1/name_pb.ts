@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/name.proto.
  */
 export const file_borough_v1_name: GenFile = /*@__PURE__*/
-  fileDesc("ChVib3JvdWdoL3YxL25hbWUucHJvdG8SCmJvcm91Z2gudjEiyAEKCEVuZHBvaW50EgwKBG5hbWUYASABKAkSDAoEdXNlchgCIAEoCRILCgNqb2IYAyABKAkSDQoFaW5kZXgYBCABKA0SEwoLaW5jYXJuYXRpb24YBSABKAQSDAoEaG9zdBgGIAEoCRIfCgVwb3J0cxgHIAMoCzIQLmJvcm91Z2gudjEuUG9ydBIiCgZoZWFsdGgYCCABKA4yEi5ib3JvdWdoLnYxLkhlYWx0aBIOCgZ3ZWlnaHQYCSABKA0SDAoEbm9kZRgKIAEoCSK9AQoUTGlzdEVuZHBvaW50c1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgsKA2pvYhgEIAEoCRIlCgRwYWdlGAUgASgLMhcuYm9yb3VnaC52MS5QYWdlUmVxdWVzdBIoCghzZWxlY3RvchgGIAMoCzIWLmJvcm91Z2gudjEuTGFiZWxNYXRjaCJ3ChVMaXN0RW5kcG9pbnRzUmVzcG9uc2USJwoJZW5kcG9pbnRzGAEgAygLMhQuYm9yb3VnaC52MS5FbmRwb2ludBIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchIRCgluZXh0X3BhZ2UYAyABKAkikQEKFVdhdGNoRW5kcG9pbnRzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSCwoDam9iGAQgASgJEiIKBnJlc3VtZRgFIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIsYBChZXYXRjaEVuZHBvaW50c1Jlc3BvbnNlEikKCXB1Ymxpc2hlZBgBIAEoCzIULmJvcm91Z2gudjEuRW5kcG9pbnRIABIyCgl3aXRoZHJhd24YAiABKAsyHS5ib3JvdWdoLnYxLkVuZHBvaW50V2l0aGRyYXduSAASEgoIYm9va21hcmsYAyABKAhIABIiCgZjdXJzb3IYBCABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchIMCgRtb3JlGAUgASgIQgcKBWV2ZW50IlIKEUVuZHBvaW50V2l0aGRyYXduEgwKBHVzZXIYASABKAkSCwoDam9iGAIgASgJEg0KBWluZGV4GAMgASgNEhMKC2luY2FybmF0aW9uGAQgASgEMr4BCgtOYW1lU2VydmljZRJUCg1MaXN0RW5kcG9pbnRzEiAuYm9yb3VnaC52MS5MaXN0RW5kcG9pbnRzUmVxdWVzdBohLmJvcm91Z2gudjEuTGlzdEVuZHBvaW50c1Jlc3BvbnNlElkKDldhdGNoRW5kcG9pbnRzEiEuYm9yb3VnaC52MS5XYXRjaEVuZHBvaW50c1JlcXVlc3QaIi5ib3JvdWdoLnYxLldhdGNoRW5kcG9pbnRzUmVzcG9uc2UwAWIGcHJvdG8z", [file_borough_v1_common, file_borough_v1_task]);
+  fileDesc("ChVib3JvdWdoL3YxL25hbWUucHJvdG8SCmJvcm91Z2gudjEi5gIKCEVuZHBvaW50EgwKBG5hbWUYASABKAkSDAoEdXNlchgCIAEoCRILCgNqb2IYAyABKAkSDQoFaW5kZXgYBCABKA0SEwoLaW5jYXJuYXRpb24YBSABKAQSDAoEaG9zdBgGIAEoCRIfCgVwb3J0cxgHIAMoCzIQLmJvcm91Z2gudjEuUG9ydBIiCgZoZWFsdGgYCCABKA4yEi5ib3JvdWdoLnYxLkhlYWx0aBIOCgZ3ZWlnaHQYCSABKA0SDAoEbm9kZRgKIAEoCRIYChBoZWFsdGh5X3NpbmNlX21zGAsgASgDEg8KB2RvbWFpbnMYDCADKAkSMAoGbGFiZWxzGA0gAygLMiAuYm9yb3VnaC52MS5FbmRwb2ludC5MYWJlbHNFbnRyeRIQCghkcmFpbmluZxgOIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIr0BChRMaXN0RW5kcG9pbnRzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSCwoDam9iGAQgASgJEiUKBHBhZ2UYBSABKAsyFy5ib3JvdWdoLnYxLlBhZ2VSZXF1ZXN0EigKCHNlbGVjdG9yGAYgAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoIncKFUxpc3RFbmRwb2ludHNSZXNwb25zZRInCgllbmRwb2ludHMYASADKAsyFC5ib3JvdWdoLnYxLkVuZHBvaW50EiIKBmN1cnNvchgCIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yEhEKCW5leHRfcGFnZRgDIAEoCSKRAQoVV2F0Y2hFbmRwb2ludHNSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRILCgNqb2IYBCABKAkSIgoGcmVzdW1lGAUgASgLMhIuYm9yb3VnaC52MS5DdXJzb3IixgEKFldhdGNoRW5kcG9pbnRzUmVzcG9uc2USKQoJcHVibGlzaGVkGAEgASgLMhQuYm9yb3VnaC52MS5FbmRwb2ludEgAEjIKCXdpdGhkcmF3bhgCIAEoCzIdLmJvcm91Z2gudjEuRW5kcG9pbnRXaXRoZHJhd25IABISCghib29rbWFyaxgDIAEoCEgAEiIKBmN1cnNvchgEIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yEgwKBG1vcmUYBSABKAhCBwoFZXZlbnQiUgoRRW5kcG9pbnRXaXRoZHJhd24SDAoEdXNlchgBIAEoCRILCgNqb2IYAiABKAkSDQoFaW5kZXgYAyABKA0SEwoLaW5jYXJuYXRpb24YBCABKAQyvgEKC05hbWVTZXJ2aWNlElQKDUxpc3RFbmRwb2ludHMSIC5ib3JvdWdoLnYxLkxpc3RFbmRwb2ludHNSZXF1ZXN0GiEuYm9yb3VnaC52MS5MaXN0RW5kcG9pbnRzUmVzcG9uc2USWQoOV2F0Y2hFbmRwb2ludHMSIS5ib3JvdWdoLnYxLldhdGNoRW5kcG9pbnRzUmVxdWVzdBoiLmJvcm91Z2gudjEuV2F0Y2hFbmRwb2ludHNSZXNwb25zZTABYgZwcm90bzM", [file_borough_v1_common, file_borough_v1_task]);
 
 /**
  * @generated from message borough.v1.Endpoint
@@ -79,6 +79,35 @@ export type Endpoint = Message<"borough.v1.Endpoint"> & {
    * @generated from field: string node = 10;
    */
   node: string;
+
+  /**
+   * Since when it is healthy: milliseconds since 1970 by the time of the cell. 0: it is not, or nobody has recorded it.
+   *
+   * @generated from field: int64 healthy_since_ms = 11;
+   */
+  healthySinceMs: bigint;
+
+  /**
+   * The values of the failure domains of its node, the widest first, as the settings of the cell name them. Empty texts
+   * where the node has none. They are as of the time when the endpoint was written.
+   *
+   * @generated from field: repeated string domains = 12;
+   */
+  domains: string[];
+
+  /**
+   * The labels of its job. WatchService leaves them out: the job comes with its own change.
+   *
+   * @generated from field: map<string, string> labels = 13;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * An operator wants its node empty. It serves until it is withdrawn. WatchService leaves it out, too.
+   *
+   * @generated from field: bool draining = 14;
+   */
+  draining: boolean;
 };
 
 /**
@@ -305,7 +334,8 @@ export const NameService: GenService<{
     output: typeof ListEndpointsResponseSchema;
   },
   /**
-   * Every endpoint first, then every change, in order and without gaps. The gateway also serves it over HTTP as
+   * Every endpoint first, then every change, in order and without gaps. A change of the labels of a job, or a drain of a
+   * node, publishes the endpoints that it concerns again. The gateway also serves it over HTTP as
    * server-sent events at /v1/cells/{cell}/names/{user}/{job}/watch.
    *
    * @generated from rpc borough.v1.NameService.WatchEndpoints
