@@ -77,6 +77,7 @@ def spec_of(given: Step) -> borough.JobSpec:
         cpu=given.get("cpu_millis", 50) / 1_000,
         memory=given.get("memory_bytes", 32 << 20),
         ports=given.get("ports", ()),
+        weight=given.get("weight", 1),
         labels=given.get("labels"),
         environment=given.get("env"),
         health=health,
@@ -244,7 +245,7 @@ class Operations:
         return watched
 
     async def do_until(self, step: Step) -> None:
-        """Waits until the published endpoints have just these indexes."""
+        """Waits until the published endpoints have just these indexes, and the weight and labels of the step."""
         wanted = sorted(step["live"])
 
         def live() -> list[int]:
@@ -253,11 +254,27 @@ class Operations:
         def is_complete() -> bool:
             return any(isinstance(item, borough.Snapshot) for item in self.watched(step).items)
 
-        await until(lambda: is_complete() and live() == wanted, step, lambda: f"live: {live()}, expected {wanted}")
+        def is_alike() -> bool:
+            table = list(self.watched(step).table)
+            return all(
+                each.weight == step.get("weight", each.weight) and each.labels == step.get("labels", each.labels)
+                for each in table
+            )
+
+        await until(
+            lambda: is_complete() and live() == wanted and is_alike(),
+            step,
+            lambda: f"live: {list(self.watched(step).table)}, expected {step}",
+        )
 
     async def do_items(self, step: Step) -> None:
         """Counts the items of a kind so far."""
-        kinds = {"resyncs": borough.Resync, "snapshots": borough.Snapshot, "absences": borough.Absent}
+        kinds = {
+            "resyncs": borough.Resync,
+            "snapshots": borough.Snapshot,
+            "absences": borough.Absent,
+            "withdrawals": borough.Withdrawn,
+        }
 
         def counts() -> dict[str, int]:
             items = list(self.watched(step).items)

@@ -4,9 +4,15 @@ import { equals } from "@bufbuild/protobuf";
 import { type Cursor, type Endpoint, EndpointSchema } from "../src/messages.js";
 import { type BoroughClient, type EndpointItem, listOf } from "../src/node.js";
 
+/** What all endpoints of a watch have. */
+export interface Alike {
+  readonly weight?: number;
+  readonly labels?: Record<string, string>;
+}
+
 /** Follows the endpoints of a job in the background. */
 export class EndpointLog {
-  readonly counts = { snapshots: 0, resyncs: 0, absences: 0 };
+  readonly counts = { snapshots: 0, resyncs: 0, absences: 0, withdrawals: 0 };
   readonly #live = new Map<number, Endpoint>();
   readonly #withdrawn = new Map<number, bigint>();
   readonly #problems: string[] = [];
@@ -26,6 +32,16 @@ export class EndpointLog {
   /** The indexes of what is published; absent before the first snapshot. */
   get live(): number[] | undefined {
     return this.counts.snapshots > 0 ? [...this.#live.keys()].sort((one, other) => one - other) : undefined;
+  }
+
+  /** Whether each published endpoint has this weight and these labels, as far as they are given. */
+  all({ weight, labels }: Alike): boolean {
+    const text = (given: Record<string, string>) => JSON.stringify(Object.entries(given).sort());
+    return [...this.#live.values()].every(
+      (endpoint) =>
+        (weight === undefined || endpoint.weight === weight) &&
+        (labels === undefined || text(endpoint.labels) === text(labels)),
+    );
   }
 
   /** What was lost or repeated so far. Absent: nothing, and what is published equals a fresh list. */
@@ -69,6 +85,7 @@ export class EndpointLog {
         this.#published(item.endpoint);
         break;
       case "withdrawn":
+        this.counts.withdrawals += 1;
         this.#gone(item.endpoint.index, item.endpoint.incarnation);
         break;
       case "resync":

@@ -6,7 +6,18 @@ import type { Json } from "./world.js";
 
 /** The spec that a scenario asks for. */
 export function jobSpec(job: Json): JobSpec {
-  const { cpu_millis = 50, memory_bytes = 2 ** 25, command, ports, env, probe, max_attempts, band, ...same } = job;
+  const {
+    cpu_millis = 50,
+    memory_bytes = 2 ** 25,
+    command,
+    ports,
+    weight,
+    env,
+    probe,
+    max_attempts,
+    band,
+    ...same
+  } = job;
   const health = healthOf(probe as Json | undefined);
   return defineJob({
     ...same,
@@ -16,6 +27,7 @@ export function jobSpec(job: Json): JobSpec {
       command,
       resources: { cpu: `${cpu_millis}m`, memory: memory_bytes },
       ...(ports !== undefined && { ports }),
+      ...(weight !== undefined && { weight }),
       ...(env !== undefined && { environment: env }),
       ...(health && { health }),
     },

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { JobState } from "../src/messages.js";
 import { type BoroughClient, listOf } from "../src/node.js";
-import { EndpointLog } from "./endpoints.js";
+import { type Alike, EndpointLog } from "./endpoints.js";
 import { check } from "./expect.js";
 import { jobSpec } from "./job.js";
 import { clientOf, fault, type Json, type World } from "./world.js";
@@ -148,8 +148,10 @@ export class Stage {
   async #until(step: Json): Promise<void> {
     const watch = this.#watch(step);
     const expected = String(step.live);
-    const is = await until(within(step), () => watch.live !== undefined && String(watch.live) === expected);
-    holds(is, `the endpoints are ${watch.live}`);
+    const is = await until(within(step), () => {
+      return watch.live !== undefined && String(watch.live) === expected && watch.all(step as Alike);
+    });
+    holds(is, `the endpoints are ${watch.live}, or have other fields`);
   }
 
   async #items(step: Json): Promise<void> {

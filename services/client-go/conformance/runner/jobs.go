@@ -22,6 +22,7 @@ type jobToBuild struct {
 	CPUMillis   *int64            `json:"cpu_millis"`
 	MemoryBytes *int64            `json:"memory_bytes"`
 	Ports       []string          `json:"ports"`
+	Weight      *int              `json:"weight"`
 	Labels      map[string]string `json:"labels"`
 	Env         map[string]string `json:"env"`
 	Priority    *int              `json:"priority"`
@@ -73,6 +74,7 @@ func (s *step) spec() (*borough.JobSpec, error) {
 	set(job.CPUMillis, builder.CPUMillis)
 	set(job.MemoryBytes, builder.MemoryBytes)
 	set(job.Priority, builder.Priority)
+	set(job.Weight, builder.Weight)
 	set(job.MaxAttempts, builder.MaxAttempts)
 	if job.Band != nil {
 		builder.Band(bandOf(*job.Band))

@@ -44,11 +44,15 @@ type step struct {
 	Page    uint32          `json:"page"`
 
 	// Watches.
-	Watch     string  `json:"watch"`
-	Live      []int64 `json:"live"`
-	Resyncs   *bounds `json:"resyncs"`
-	Snapshots *bounds `json:"snapshots"`
-	Absences  *bounds `json:"absences"`
+	Watch string  `json:"watch"`
+	Live  []int64 `json:"live"`
+	// Weight and Labels are what each live endpoint has; absent: any.
+	Weight      *uint32           `json:"weight"`
+	Labels      map[string]string `json:"labels"`
+	Resyncs     *bounds           `json:"resyncs"`
+	Snapshots   *bounds           `json:"snapshots"`
+	Absences    *bounds           `json:"absences"`
+	Withdrawals *bounds           `json:"withdrawals"`
 
 	// Tasks.
 	Task     string   `json:"task"`

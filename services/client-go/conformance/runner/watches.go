@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -105,7 +106,7 @@ func (w *watch) await(within time.Duration, check func() error) error {
 	}
 }
 
-// until waits until the published endpoints have just these indexes.
+// until waits until the published endpoints have just these indexes, and the weight and the labels of the step.
 func (r *run) until(s *step) error {
 	w, err := r.named(s)
 	if err != nil {
@@ -116,6 +117,10 @@ func (r *run) until(s *step) error {
 		var live []int64
 		for _, endpoint := range w.table.Endpoints() {
 			live = append(live, int64(endpoint.GetIndex()))
+			otherWeight := s.Weight != nil && endpoint.GetWeight() != *s.Weight
+			if otherWeight || (s.Labels != nil && !maps.Equal(endpoint.GetLabels(), s.Labels)) {
+				return fmt.Errorf("%v has another weight or other labels", endpoint)
+			}
 		}
 		if !w.table.Complete() || !slices.Equal(live, want) {
 			return fmt.Errorf("live are %v and not %v (snapshot: %t)", live, want, w.table.Complete())
@@ -139,7 +144,7 @@ func (r *run) items(s *step) error {
 }
 
 func (w *watch) count(s *step) error {
-	var resyncs, snapshots, absences int
+	var resyncs, snapshots, absences, withdrawals int
 	for _, item := range w.items {
 		switch item.(type) {
 		case borough.Resync:
@@ -148,10 +153,12 @@ func (w *watch) count(s *step) error {
 			snapshots++
 		case borough.Absent:
 			absences++
+		case borough.EndpointWithdrawn:
+			withdrawals++
 		}
 	}
 	return errors.Join(s.Resyncs.check("resyncs", resyncs), s.Snapshots.check("snapshots", snapshots),
-		s.Absences.check("absences", absences))
+		s.Absences.check("absences", absences), s.Withdrawals.check("withdrawals", withdrawals))
 }
 
 func (b *bounds) check(what string, count int) error {

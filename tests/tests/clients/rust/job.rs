@@ -27,9 +27,12 @@ pub(super) fn build(job: &Value, user: &str) -> Result<JobSpec, JobSpecRefused> 
         builder = builder.environment(key, text(value));
     }
     // The rest has the values of a job file.
-    for (name, field) in
-        [("priority", "priority"), ("band", "priority"), ("max_attempts", "restart.attempts")]
-    {
+    for (name, field) in [
+        ("priority", "priority"),
+        ("band", "priority"),
+        ("max_attempts", "restart.attempts"),
+        ("weight", "task.weight"),
+    ] {
         if !job[name].is_null() {
             builder = builder.field(field, job[name].clone());
         }

@@ -207,7 +207,7 @@ impl Stage<'_> {
                 }
             }
             "items" => {
-                let kinds = ["snapshots", "resyncs", "absences"];
+                let kinds = ["snapshots", "resyncs", "absences", "withdrawals"];
                 let as_said = || kinds.iter().all(|kind| within_bounds(watch.items(kind), &step[kind]));
                 let limit = if step["within"].is_null() { Duration::ZERO } else { within(step) };
                 let all = until(limit, async || as_said()).await;
@@ -216,8 +216,9 @@ impl Stage<'_> {
             _ => {
                 let expected: Vec<u64> =
                     step["live"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-                let is = until(within(step), async || watch.live().as_ref() == Some(&expected)).await;
-                holds(is, || format!("the endpoints are {:?}", watch.live()))?;
+                let is =
+                    until(within(step), async || watch.live().as_ref() == Some(&expected) && watch.all(step));
+                holds(is.await, || format!("the endpoints are {:?}, or have other fields", watch.live()))?;
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use borough_client::{Client, EndpointItem};
 use borough_proto::v1::{Cursor, Endpoint};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::task::JoinHandle;
 
 /// What a watch has shown so far.
@@ -19,6 +20,7 @@ struct Shown {
     snapshots: u64,
     resyncs: u64,
     absences: u64,
+    withdrawals: u64,
     problems: Vec<String>,
 }
 
@@ -52,12 +54,24 @@ impl EndpointLog {
         (shown.snapshots > 0).then(|| shown.live.keys().map(|index| u64::from(*index)).collect())
     }
 
+    /// Whether each published endpoint has the weight and the labels of a step, as far as it has any.
+    pub(super) fn all(&self, step: &Value) -> bool {
+        let labels = |endpoint: &Endpoint| serde_json::json!(endpoint.labels);
+        let shown = self.shown.lock();
+        shown.live.values().all(|endpoint| {
+            let weight = step["weight"].as_u64();
+            weight.is_none_or(|weight| weight == u64::from(endpoint.weight))
+                && (step["labels"].is_null() || step["labels"] == labels(endpoint))
+        })
+    }
+
     /// How many items of a kind have come.
     pub(super) fn items(&self, kind: &str) -> u64 {
         let shown = self.shown.lock();
         match kind {
             "snapshots" => shown.snapshots,
             "resyncs" => shown.resyncs,
+            "withdrawals" => shown.withdrawals,
             _ => shown.absences,
         }
     }
@@ -97,6 +111,7 @@ impl Shown {
             }
             EndpointItem::Published(endpoint) => self.published(*endpoint),
             EndpointItem::Withdrawn(gone) => {
+                self.withdrawals += 1;
                 let attempt = self.withdrawn.entry(gone.index).or_default();
                 *attempt = gone.incarnation.max(*attempt);
                 if self.live.remove(&gone.index).is_none() {
