@@ -4,9 +4,9 @@
 //! scheduler begins new ones. It ends a healthy one only while fewer tasks are without a healthy attempt than the job
 //! allows, whatever the cause. One that is not healthy serves nobody, so it is ended at once.
 //!
-//! An attempt that differs only in amounts that its node changes in place is resized, and not ended. One that differs in
-//! its weight only adopts the version as it runs, and its endpoint gets the weight. Neither uses budget, since the task
-//! goes on.
+//! An attempt that differs only in amounts that its node changes in place is resized, and not ended. One that differs
+//! in its weight only adopts the version as it runs, and its endpoint gets the weight. Neither uses budget, since the
+//! task goes on.
 //!
 //! Tasks that surge have the indexes after those of the owner. They count as available like any other, so that a task
 //! of the owner may be away for each of them. When the owner's tasks are settled, they end.

@@ -84,11 +84,11 @@ impl FactChanges {
         self.labels.get(&job)?.iter().find(|(changed, _)| *changed > at).map(|(_, before)| *before)
     }
 
-    /// Whether a node was drained at a position, by whether it is now.
-    fn draining_at(&self, node: NodeId, now: bool, at: Cursor) -> bool {
-        let later =
-            self.drains.get(&node).map_or(0, |of_node| of_node.iter().filter(|each| **each > at).count());
-        now ^ (later % 2 == 1)
+    /// Whether a node was drained at a position, by its row of now.
+    fn draining_at(&self, node: &NodeRow, at: Cursor) -> bool {
+        let changes =
+            self.drains.get(&node.id).map_or(0, |all| all.iter().filter(|each| **each > at).count());
+        node.draining ^ (changes % 2 == 1)
     }
 
     fn has_labels_at(&self, job: JobId, at: Cursor) -> bool {
@@ -145,7 +145,7 @@ impl MirrorState {
         let row = self.jobs().get(&job);
         let version = row.map(|row| self.facts.version_at(job, at).unwrap_or(row.spec_version));
         let spec = version.and_then(|version| self.stored_spec(job, version));
-        let draining = node.is_some_and(|node| self.facts.draining_at(node.id, node.draining, at));
+        let draining = node.is_some_and(|node| self.facts.draining_at(node, at));
         EndpointFacts { spec, draining }
     }
 
@@ -237,6 +237,8 @@ mod tests {
     #[test]
     fn what_was_in_force_at_a_position_follows_from_the_changes_after_it() {
         let (job, node) = (JobId(1), NodeId(2));
+        let row = node_new(node, name("n2"), node_facts(1_000), 1);
+        let drained = NodeRow { draining: true, ..row };
         let mut changes = FactChanges::default();
         changes.begin(at(10));
         changes.labels_changed(at(20), job, 1);
@@ -246,7 +248,7 @@ mod tests {
         let versions = [15, 20, 29, 30].map(|position| changes.version_at(job, at(position)));
         assert_eq!(versions, [Some(1), Some(4), Some(4), None]);
         assert_eq!(
-            [15, 20, 29, 30].map(|position| changes.draining_at(node, true, at(position))),
+            [15, 20, 29, 30].map(|position| changes.draining_at(&drained, at(position))),
             [true, false, false, true]
         );
         assert!(changes.has_labels_at(job, at(20)) && !changes.has_labels_at(job, at(21)));

@@ -72,8 +72,9 @@ pub async fn endpoint_apply(
     }
 }
 
-/// Updates a published endpoint from its node, whose host and domains may have changed since. Never creates one: the row does not
-/// change here, so a withdrawal that has not seen the key would not clear it. Returns true if the endpoint has changed.
+/// Updates a published endpoint from its node, whose host and domains may have changed. Never creates one: the row does
+/// not change here, so a withdrawal that has not seen the key would not clear it. Returns true if the endpoint has
+/// changed.
 pub async fn endpoint_refresh(
     tx: &Transaction,
     changes: &mut ChangeSet,

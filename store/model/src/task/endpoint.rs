@@ -36,8 +36,8 @@ pub struct Endpoint {
     #[cbor(default)]
     #[serde(default)]
     pub healthy_since_ms: i64,
-    /// The values of the failure domains of its node, the widest first, as the cell names them; empty where the node has
-    /// none. As they were when the endpoint was written.
+    /// The values of the failure domains of its node, the widest first, as the cell names them. Empty where the node
+    /// has none. As they were when the endpoint was written.
     #[n(10)]
     #[cbor(default)]
     #[serde(default)]

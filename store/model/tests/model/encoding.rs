@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use crate::journal_sample::{journal_values, merged_row, node_load};
+use crate::journal_sample::{endpoint_full, journal_values, merged_row, node_load};
 use borough_model::id::{GangId, Incarnation, JobId, MergedServiceId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
@@ -20,8 +20,8 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, HelperState, InAlloc,
-    PortAssignment, StopReason, TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Evicted, Exit, GangState, Health, HelperState, InAlloc, PortAssignment,
+    StopReason, TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 use serde_json::Value;
@@ -264,22 +264,6 @@ fn node_alloc() -> NodeAlloc {
     }
 }
 
-fn endpoint() -> Endpoint {
-    Endpoint {
-        task: TASK,
-        user: name("ada"),
-        job: name("web"),
-        incarnation: Incarnation(7),
-        host: "127.0.0.1".to_owned(),
-        ports: vec![port()],
-        health: Health::Unknown,
-        weight: 1,
-        node: name("alpha"),
-        healthy_since_ms: 1_700_000_000_006,
-        domains: vec!["eu1".to_owned(), String::new()],
-    }
-}
-
 fn journal() -> JournalEntry {
     let (user, job, task, revision) = (name("ada"), name("web"), TASK, 12);
     JournalEntry {
@@ -303,7 +287,7 @@ fn journal() -> JournalEntry {
             },
             Delta::Task { row: task_full() },
             Delta::TaskRemoved { task, revision },
-            Delta::Endpoint { endpoint: endpoint(), revision },
+            Delta::Endpoint { endpoint: endpoint_full(), revision },
             Delta::EndpointWithdrawn { user, job, task, revision },
             Delta::Gang { row: gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000) },
             Delta::CellSettings { revision },
@@ -370,7 +354,7 @@ fn samples() -> Vec<Sample> {
         sample("node_session", &session),
         sample("node_load", &node_load()),
         sample("node_load.unjournalled", &NodeLoad { unjournalled: Some(true), ..node_load() }),
-        sample("endpoint", &endpoint()),
+        sample("endpoint", &endpoint_full()),
         sample("gang_row", &gang),
         sample("merged_service_row", &merged_row()),
         sample("journal_entry", &journal()),

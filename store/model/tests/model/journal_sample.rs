@@ -1,4 +1,4 @@
-//! Samples of what the journal has beside rows.
+//! Samples of what the journal has beside rows of nodes, jobs and tasks.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,8 @@ use borough_model::MergedServiceId;
 use borough_model::journal::{JournalEntry, ValueChange};
 use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{LoadMeasured, NodeLoad};
+use borough_model::task::{Endpoint, Health, PortAssignment};
+use borough_model::{Incarnation, JobId, TaskId};
 
 use crate::sample::name;
 
@@ -39,5 +41,22 @@ pub(crate) fn merged_row() -> MergedServiceRow {
         revision: 3,
         changed_ms: 1_700_000_000_000,
         changed_by: "user/ada".to_owned(),
+    }
+}
+
+/// An endpoint with every field.
+pub(crate) fn endpoint_full() -> Endpoint {
+    Endpoint {
+        task: TaskId { job: JobId(0x11), index: 2 },
+        user: name("ada"),
+        job: name("web"),
+        incarnation: Incarnation(7),
+        host: "127.0.0.1".to_owned(),
+        ports: vec![PortAssignment { name: name("http"), number: 20_001 }],
+        health: Health::Unknown,
+        weight: 1,
+        node: name("alpha"),
+        healthy_since_ms: 1_700_000_000_006,
+        domains: vec!["eu1".to_owned(), String::new()],
     }
 }
