@@ -219,7 +219,7 @@ fn jobs_now(cell: &CellContext, row: &MergedServiceRow, jobs: &[Arc<JobRow>]) ->
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let message = |(at, CountedJob { job, endpoints }): (usize, &CountedJob<'_>)| {
         let part_ppm = parts.part(at);
-        let usable = endpoints.iter().filter(|(health, _)| part_ppm > 0 && parts.uses(*health));
+        let usable = endpoints.iter().filter(|(health, _)| parts.uses(*health));
         v1::MergedJob {
             job: job.name.to_string(),
             endpoints: count(endpoints.len()),

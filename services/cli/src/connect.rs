@@ -128,8 +128,10 @@ fn encryption_explained(global: &Global, failure: Failure) -> Failure {
         return failure;
     }
     let text = match settings.tls {
-        // A gateway on this machine needs no encryption.
-        None if settings.gateways.iter().all(|gateway| is_loopback(gateway)) => return failure,
+        // A gateway on this machine needs no encryption, and may have it.
+        None if settings.gateways.iter().all(|gateway| is_loopback(gateway)) => {
+            "the connection is not encrypted; if the gateway has a certificate: --tls-ca FILE".to_owned()
+        }
         None => "the connection is not encrypted, and a gateway beyond loopback needs that: --tls-ca FILE"
             .to_owned(),
         Some(TlsFiles { certificate: Some(certificate), .. }) => format!(

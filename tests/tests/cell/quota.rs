@@ -39,7 +39,7 @@ async fn an_operator_limits_a_user_and_admission_keeps_to_it() {
     let wide = cell.file("wide.yaml", &file("web", 2, "150m"));
     // The plan says what the submission would.
     let planned = cell.borough(&["job", "plan", &wide]).await.ended(2);
-    planned.warns("cpu: 300m of 200m would be used, 100m too many");
+    planned.prints("the gateway would refuse it: ").prints("cpu: 300m of 200m would be used, 100m too many");
     cell.borough(&["job", "run", &wide])
         .await
         .ended(4)

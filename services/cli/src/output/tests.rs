@@ -279,7 +279,7 @@ fn endpoints_and_their_changes() {
     check(
         &json(&published, JsonLayout::Line).expect("JSON"),
         &expect![[
-            r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"attempt":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#
+            r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"attempt":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2","healthy_since_ms":1800000000000,"domains":["eu1","","r7"],"labels":{"app":"web","tier":"front"},"draining":true}}"#
         ]],
     );
     let withdrawn =

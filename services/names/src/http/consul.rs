@@ -199,6 +199,8 @@ struct FoundInstance {
     /// Its job.
     key: ServiceKey,
     endpoint: Arc<ServiceEndpoint>,
+    /// The number of tasks of the job.
+    tasks: u32,
     port: u16,
     is_usable: bool,
     weight: u32,
@@ -227,7 +229,8 @@ fn instances(
         let port = query.port_of(service, endpoint)?;
         let id = format!("{}.{key}{suffix}", endpoint.task.index);
         let (key, endpoint) = (key.clone(), Arc::clone(endpoint));
-        Some(FoundInstance { id, key, port, is_usable, weight: endpoint.weight, endpoint })
+        let tasks = service.facts().count;
+        Some(FoundInstance { id, key, tasks, port, is_usable, weight: endpoint.weight, endpoint })
     };
     (service.endpoints().iter().filter_map(instance).collect(), tags, service.index())
 }
@@ -257,17 +260,19 @@ fn merged_instances(
         let port = query.port_of(job.service, endpoint)?;
         let id = format!("{}.{}{suffix}", endpoint.task.index, job.key);
         let (key, endpoint) = (job.key.clone(), Arc::clone(endpoint));
-        Some(FoundInstance { id, key, endpoint, port, is_usable, weight: weight.unwrap_or_default() })
+        let (tasks, weight) = (job.service.facts().count, weight.unwrap_or_default());
+        Some(FoundInstance { id, key, tasks, endpoint, port, is_usable, weight })
     };
     (merged.endpoints_from(0).filter_map(instance).collect(), tags, merged.index)
 }
 
 /// What a service says about one of its endpoints, in Consul's alphabet: letters, digits, `-` and `_`.
-fn meta_of(key: &ServiceKey, endpoint: &ServiceEndpoint) -> Value {
+fn meta_of(key: &ServiceKey, tasks: u32, endpoint: &ServiceEndpoint) -> Value {
     json!({
         "borough_cell": key.cell,
         "borough_user": key.user,
         "borough_job": key.job,
+        "borough_job_tasks": tasks.to_string(),
         "borough_index": endpoint.task.index.to_string(),
         "borough_attempt": endpoint.incarnation.to_string(),
         "borough_health": health_text(endpoint.health),
@@ -295,7 +300,7 @@ pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: 
     let (found, tags, index) = instances(table, query, filter);
     let (name, cell) = (query.name(), query.cell());
     let row = |instance: FoundInstance| {
-        let FoundInstance { id, key, endpoint, port, weight, .. } = instance;
+        let FoundInstance { id, key, tasks, endpoint, port, weight, .. } = instance;
         let host = endpoint.host.text();
         json!({
             "ID": format!("{}.{cell}", endpoint.node),
@@ -311,7 +316,7 @@ pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: 
             "ServiceAddress": host,
             "ServiceTaggedAddresses": {},
             "ServiceWeights": weights(weight),
-            "ServiceMeta": meta_of(&key, &endpoint),
+            "ServiceMeta": meta_of(&key, tasks, &endpoint),
             "ServicePort": port,
             "ServiceEnableTagOverride": false,
             "ServiceProxy": {},
@@ -328,7 +333,7 @@ pub(super) fn health_service(table: &NamesTable, query: &ServiceQuery, filter: &
     let (found, tags, index) = instances(table, query, filter);
     let (name, cell) = (query.name(), query.cell());
     let row = |instance: FoundInstance| {
-        let FoundInstance { id, key, endpoint, port, is_usable, weight } = instance;
+        let FoundInstance { id, key, tasks, endpoint, port, is_usable, weight } = instance;
         let host = endpoint.host.text();
         let status = if is_usable { "passing" } else { "warning" };
         json!({
@@ -339,7 +344,7 @@ pub(super) fn health_service(table: &NamesTable, query: &ServiceQuery, filter: &
                 "Tags": tags,
                 "Address": host,
                 "TaggedAddresses": {},
-                "Meta": meta_of(&key, &endpoint),
+                "Meta": meta_of(&key, tasks, &endpoint),
                 "Port": port,
                 "Weights": weights(weight),
                 "EnableTagOverride": false,

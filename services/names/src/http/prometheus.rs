@@ -92,17 +92,23 @@ fn groups_of(key: &ServiceKey, service: &Service, filter: &TargetFilter, groups:
                 continue;
             }
             let mut labels = labels.clone();
-            labels.extend(endpoint_labels(key, endpoint, &port.name));
+            labels.extend(endpoint_labels(key, service, endpoint, &port.name));
             groups.push(json!({"targets": [endpoint.host.with_port(port.number)], "labels": labels}));
         }
     }
 }
 
-fn endpoint_labels(key: &ServiceKey, endpoint: &ServiceEndpoint, port: &Name) -> Map<String, Value> {
+fn endpoint_labels(
+    key: &ServiceKey,
+    service: &Service,
+    endpoint: &ServiceEndpoint,
+    port: &Name,
+) -> Map<String, Value> {
     let labels = [
         ("cell", key.cell.to_string()),
         ("user", key.user.to_string()),
         ("job", key.job.to_string()),
+        ("job_tasks", service.facts().count.to_string()),
         ("port", port.to_string()),
         ("index", endpoint.task.index.to_string()),
         ("attempt", endpoint.incarnation.to_string()),

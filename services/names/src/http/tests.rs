@@ -219,6 +219,10 @@ fn targets_have_labels_that_prometheus_takes() {
         "the first in order"
     );
     assert_eq!(group["labels"]["__meta_borough_job"], "web");
+    // A load balancer sees how much of the job it has.
+    assert_eq!(group["labels"]["__meta_borough_job_tasks"], "3");
+    let found = health_service(&table, &asked("web_ann"), &ServiceFilter::default());
+    assert_eq!(found[0]["Service"]["Meta"]["borough_job_tasks"], "3");
     let one = TargetFilter {
         cell: Some(name("alpha")),
         user: Some(name("ann")),

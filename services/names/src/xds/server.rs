@@ -32,6 +32,11 @@ use crate::service::NamesShared;
 const CONNECTIONS_MAX: usize = 16_384;
 /// Streams at a time.
 const STREAMS_MAX: usize = 20_000;
+/// A request with more names is large.
+const NAMES_LARGE: usize = 256;
+/// Large requests that are answered at a time, over all streams. Each takes a processor for a while, and a client without
+/// a token may send as many as it wants.
+const LARGE_MAX: usize = 1;
 /// Names that all streams together keep. One costs about 400 bytes.
 const NAMES_ALL_MAX: usize = 1_000_000;
 /// Streams of one connection.
@@ -72,7 +77,8 @@ pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelle
     let cells = shared.cells().cloned().collect();
     let room = Arc::new(Semaphore::new(STREAMS_MAX));
     let budget = NamesBudget::new(NAMES_ALL_MAX);
-    let server = XdsServer { shared, cells, room, budget, cancelled: cancelled.clone() };
+    let large = Arc::new(Semaphore::new(LARGE_MAX));
+    let server = XdsServer { shared, cells, room, large, budget, cancelled: cancelled.clone() };
     let service = AggregatedDiscoveryServiceServer::new(server).max_decoding_message_size(REQUEST_BYTES_MAX);
     let places = ConnectionPlaces::new(connections_max(CONNECTIONS_MAX));
     let incoming = ReceiverStream::new(connections(listener.listener, places, cancelled.clone()));
@@ -92,6 +98,7 @@ struct XdsServer {
     shared: Arc<NamesShared>,
     cells: Arc<[Name]>,
     room: Arc<Semaphore>,
+    large: Arc<Semaphore>,
     budget: NamesBudget,
     cancelled: CancellationToken,
 }
@@ -140,6 +147,7 @@ impl XdsServer {
             shared: Arc::clone(&self.shared),
             stream: AdsStream::new(mode, Arc::clone(&self.cells)),
             names: self.budget.lease(),
+            large: Arc::clone(&self.large),
             follower: self.shared.hub.follower(),
             sender,
             _permit: permit,
@@ -162,6 +170,7 @@ struct StreamTask {
     shared: Arc<NamesShared>,
     stream: AdsStream,
     names: NamesLease,
+    large: Arc<Semaphore>,
     follower: HubFollower,
     sender: mpsc::Sender<Result<AdsResponse, Status>>,
     _permit: OwnedSemaphorePermit,
@@ -170,9 +179,17 @@ struct StreamTask {
 impl StreamTask {
     async fn serve(mut self, mut requests: impl Stream<Item = Result<AdsRequest, Status>> + Send + Unpin) {
         loop {
+            let mut turn = None;
             let stepped = tokio::select! {
                 request = requests.next() => match request {
-                    Some(Ok(request)) => self.request(request),
+                    Some(Ok(request)) => {
+                        if request.size() > NAMES_LARGE {
+                            // Others of this process go first. The semaphore is never closed.
+                            turn = Arc::clone(&self.large).acquire_owned().await.ok();
+                            tokio::task::yield_now().await;
+                        }
+                        self.request(request)
+                    }
                     // Such as a request that is too large.
                     Some(Err(status)) => Err(status),
                     None => return,
@@ -190,6 +207,7 @@ impl StreamTask {
             }
             let Self { shared, stream, names, .. } = &mut self;
             let responses = shared.read(|table| stream.responses(table)).unwrap_or_default();
+            drop(turn);
             // Names that the client has not asked for count too: those of a list.
             if let Err(error) = names.hold(stream.names()) {
                 self.sender.send(Err(Status::resource_exhausted(error.to_string()))).await.ok();

@@ -41,6 +41,13 @@ pub struct AdsRequest {
     pub versions: BTreeMap<String, String>,
 }
 
+impl AdsRequest {
+    /// How many names are in it.
+    pub(super) fn size(&self) -> usize {
+        self.names.len().saturating_add(self.left.len()).saturating_add(self.versions.len())
+    }
+}
+
 /// A response, in the form of either variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdsResponse {

@@ -95,12 +95,14 @@ pub fn fields_fixed(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
     if alike && (adapted.min_member, &adapted.gang) == (new.min_member, &new.gang) {
         return Vec::new();
     }
-    let is_fixed = |change: &FieldChange| {
-        ["kind", "min_member", "roles", "gang_topology", "scheduler", "alloc_set"]
-            .iter()
-            .any(|name| change.path.starts_with(name))
-    };
-    file_diff(old, new).into_iter().filter(is_fixed).collect()
+    file_diff(old, new).into_iter().filter(|change| is_fixed(&change.path)).collect()
+}
+
+/// Returns true if a running job keeps the field, or a part of it. The path is that of a job file.
+pub fn is_fixed(path: &str) -> bool {
+    ["kind", "min_member", "roles", "gang_topology", "scheduler", "alloc_set"]
+        .iter()
+        .any(|name| path.starts_with(name))
 }
 
 /// Returns true if attempts with one spec run as those with the other: they differ in count, priority and metadata at

@@ -29,7 +29,8 @@ pub use alloc::{
 pub use daemon::DaemonCounts;
 pub use defaults::band;
 pub use diff::{
-    ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, runs_alike, spec_diff, spec_value,
+    ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, is_fixed, runs_alike, spec_diff,
+    spec_value,
 };
 pub use gang::{GangSpec, GangTopology, Role};
 pub use helper::{

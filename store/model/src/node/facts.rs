@@ -23,11 +23,11 @@ pub const HOST_ACCEPTED: &str = "an IP address that others reach, such as 10.0.0
 const HOST_BYTES_MAX: usize = 253;
 const HOST_LABEL_BYTES_MAX: usize = 63;
 
-/// Returns true if `text` may be the host of a node's endpoints. It is an IP address without brackets or a zone, but not
-/// the one that stands for all. Or it is a host name, and its last label has a letter, as RFC 3696 asks.
+/// Returns true if `text` may be the host of a node's endpoints. It is an IP address of one machine, without brackets
+/// or a zone. Or it is a host name, and its last label has a letter, as RFC 3696 asks.
 pub fn is_host(text: &str) -> bool {
     if let Ok(address) = text.parse::<IpAddr>() {
-        return !address.is_unspecified();
+        return is_reachable(address);
     }
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let is_label = |label: &str| {
@@ -39,6 +39,16 @@ pub fn is_host(text: &str) -> bool {
     let last = text.rsplit('.').next().unwrap_or_default();
     let is_named = last.bytes().any(|byte| byte.is_ascii_alphabetic());
     text.len() <= HOST_BYTES_MAX && is_named && text.split('.').all(is_label)
+}
+
+/// Returns true if an address is that of one machine, wherever the client is. One that is local to a link means nothing
+/// without the link, and an IPv4 address within IPv6 has a form of its own.
+fn is_reachable(address: IpAddr) -> bool {
+    let is_of_link = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.to_ipv4_mapped().is_some(),
+    };
+    !(address.is_unspecified() || address.is_multicast() || is_of_link)
 }
 
 /// Checks the facts of a registration.

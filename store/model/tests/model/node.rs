@@ -233,7 +233,7 @@ fn the_facts_of_a_node_are_bounded() {
 fn the_host_of_a_node_is_an_address_or_a_host_name() {
     let longest = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(61));
     for host in
-        ["10.0.0.5", "fd00::5", "::ffff:10.0.0.5", "n1", "N1.rack-2.example.org", "3com.com", &longest]
+        ["10.0.0.5", "127.0.0.1", "fd00::5", "::1", "n1", "N1.rack-2.example.org", "3com.com", &longest]
     {
         assert!(is_host(host), "{host}");
     }
@@ -243,6 +243,12 @@ fn the_host_of_a_node_is_an_address_or_a_host_name() {
         "",
         "[::1]",
         "fe80::1%eth0",
+        "fe80::1",
+        "169.254.1.1",
+        "224.0.0.1",
+        "ff02::1",
+        "255.255.255.255",
+        "::ffff:10.0.0.5",
         "0.0.0.0",
         "::",
         "10.0.0.300",

@@ -1,5 +1,6 @@
 //! `job plan`: what `job run` would do, before anything happens.
 
+use borough_model::job::is_fixed;
 use borough_proto::convert::job_spec_to_message;
 
 use crate::args::{FileArguments, Global};
@@ -33,8 +34,8 @@ pub(super) async fn plan(
         };
         printer.remark(&format!("to do exactly this: borough job run{check} {file}"));
     }
-    // A job that is stopping has no difference: it has to be waited for.
-    if view.refusal.is_some() && !view.diff.is_empty() {
+    // Another job of the name takes what a running one keeps. It gets no more quota, and no cell opens for it.
+    if view.refusal.is_some() && view.file_diff.iter().any(|change| is_fixed(change.path.raw())) {
         let job = format!("{}/{}", view.user, view.name);
         printer.remark(&run_in_place(&job, &path_shown(&arguments.file)));
     }
