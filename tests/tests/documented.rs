@@ -201,7 +201,7 @@ fn the_endpoint_keys_are_read_with_nothing_but_their_page() {
 }
 
 /// Texts in capitals in the gateway that are no reasons.
-const NO_REASONS: [&str; 2] = ["HTTP", "LARGE"];
+const NO_REASONS: [&str; 3] = ["AQAB", "HTTP", "LARGE"];
 
 /// The reasons that the gateway gives.
 fn reasons_given() -> BTreeSet<String> {

@@ -78,8 +78,8 @@ impl Peers {
         *self.own == *gateway
     }
 
-    /// What a caller gets for the failed call of another gateway. If nobody answers there, that gateway has gone, and the
-    /// agent is on its way to the next one.
+    /// What a caller gets for the failed call of another gateway. If nobody answers there, that gateway has gone, and
+    /// the agent is on its way to the next one.
     pub fn refusal(task: &str, status: Status) -> Status {
         if std::error::Error::source(&status).is_none() {
             return status;

@@ -37,7 +37,8 @@ pub struct ZoneArguments {
     /// Answer DNS for this zone
     #[arg(long, default_value = "borough.internal", value_name = "NAME")]
     pub zone: String,
-    /// Name these servers as those of the zone, with commas between [default: the address that answers, unless it stands for all]
+    /// Name these servers as those of the zone, with commas between [default: the address that answers, unless it
+    /// stands for all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub nameserver: Vec<String>,
     /// Let resolvers keep an answer for this time, such as 5s

@@ -275,7 +275,7 @@ impl CellTable {
         }
         if before.map(|before| &before.node) != Some(&endpoint.node) {
             let service = (endpoint.user.clone(), endpoint.job.clone());
-            before.inspect(|before| self.node_lacks(&before.node, &service));
+            before.inspect(|before| self.node_lacks(&before.node, &endpoint.user, &endpoint.job));
             *self.on_node.entry(endpoint.node.clone()).or_default().entry(service).or_default() += 1;
         }
         self.endpoint_changed(
@@ -303,7 +303,7 @@ impl CellTable {
         let owner = (key.clone(), task.index);
         self.address_changes
             .extend(endpoint.host.address().map(|address| AddressChange::Lacks(address, owner)));
-        self.node_lacks(&endpoint.node, &(user.clone(), job.clone()));
+        self.node_lacks(&endpoint.node, user, job);
         let shown = EndpointShown { endpoint: Some(endpoint), shows: true, lists: removed.lists };
         self.endpoint_changed(key, shown, cursor)
     }
@@ -335,7 +335,8 @@ impl CellTable {
     }
 
     /// Counts one endpoint of a service on a node less.
-    fn node_lacks(&mut self, node: &Name, service: &(Name, Name)) {
+    fn node_lacks(&mut self, node: &Name, user: &Name, job: &Name) {
+        let service = &(user.clone(), job.clone());
         let Some(services) = self.on_node.get_mut(node) else { return };
         if let Some(count) = services.get_mut(service) {
             *count = count.saturating_sub(1);
@@ -410,7 +411,7 @@ impl CellTable {
         if let Some(service) = self.services.remove(&name) {
             listed = listed_names(&key, service.ports().cloned());
             for endpoint in service.endpoints() {
-                self.node_lacks(&endpoint.node, &name);
+                self.node_lacks(&endpoint.node, &name.0, &name.1);
                 let owner = (key.clone(), endpoint.task.index);
                 let gone = endpoint.host.address().map(|address| AddressChange::Lacks(address, owner));
                 self.address_changes.extend(gone);

@@ -22,4 +22,6 @@ pub use stream::{
 pub use subscription::GivenResource;
 
 #[cfg(test)]
+mod merged_tests;
+#[cfg(test)]
 mod tests;

@@ -34,8 +34,8 @@ const CONNECTIONS_MAX: usize = 16_384;
 const STREAMS_MAX: usize = 20_000;
 /// A request with more names is large.
 const NAMES_LARGE: usize = 256;
-/// Large requests that are answered at a time, over all streams. Each takes a processor for a while, and a client without
-/// a token may send as many as it wants.
+/// Large requests that are answered at a time, over all streams. Each takes a processor for a while, and a client
+/// without a token may send as many as it wants.
 const LARGE_MAX: usize = 1;
 /// Names that all streams together keep. One costs about 400 bytes.
 const NAMES_ALL_MAX: usize = 1_000_000;

@@ -214,7 +214,7 @@ impl AdsStream {
     fn names_added(&mut self, kind: XdsKind, names: Vec<String>) {
         for name in &names {
             if let Some(parsed) = XdsName::parse(name) {
-                self.follow(parsed.hub_key(), (kind, name.clone()));
+                self.follow(parsed.hub_key(), kind, name.clone());
             }
         }
         self.kinds.entry(kind).or_default().want(names);
@@ -224,21 +224,21 @@ impl AdsStream {
         for name in names {
             self.kinds.entry(kind).or_default().leave(name);
             let Some(parsed) = XdsName::parse(name) else { continue };
-            self.unfollow(parsed.hub_key(), &(kind, name.clone()));
+            self.unfollow(parsed.hub_key(), kind, name.clone());
         }
     }
 
-    fn follow(&mut self, key: HubKey, by: (XdsKind, String)) {
+    fn follow(&mut self, key: HubKey, kind: XdsKind, name: String) {
         let followers = self.followed.entry(key.clone()).or_default();
         if followers.is_empty() {
             self.follow_changes.push(FollowChange::Begin(key));
         }
-        followers.insert(by);
+        followers.insert((kind, name));
     }
 
-    fn unfollow(&mut self, key: HubKey, by: &(XdsKind, String)) {
+    fn unfollow(&mut self, key: HubKey, kind: XdsKind, name: String) {
         let Some(followers) = self.followed.get_mut(&key) else { return };
-        followers.remove(by);
+        followers.remove(&(kind, name));
         if followers.is_empty() {
             self.followed.remove(&key);
             self.follow_changes.push(FollowChange::End(key));
@@ -255,13 +255,12 @@ impl AdsStream {
         if !subscription.list_set(has_list) {
             return;
         }
-        let by = (kind, WILDCARD.to_owned());
         let cells = Arc::clone(&self.cells);
         for cell in cells.iter() {
             if has_list {
-                self.follow(HubKey::List(cell.clone()), by.clone());
+                self.follow(HubKey::List(cell.clone()), kind, WILDCARD.to_owned());
             } else {
-                self.unfollow(HubKey::List(cell.clone()), &by);
+                self.unfollow(HubKey::List(cell.clone()), kind, WILDCARD.to_owned());
             }
         }
     }

@@ -16,7 +16,6 @@ use prost::Message as _;
 
 use super::*;
 use crate::hub::{HubChange, HubKey};
-use crate::table::merged_tests::{merged_key, merged_row, shop};
 use crate::table::tests::{at, endpoint, facts, key, name, step, table_of, table_steps, web};
 use crate::table::{NamesChanges, NamesTable};
 
@@ -24,27 +23,27 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn asks(kind: XdsKind, wanted: &[&str]) -> AdsRequest {
+pub(super) fn asks(kind: XdsKind, wanted: &[&str]) -> AdsRequest {
     AdsRequest { type_url: kind.type_url().to_owned(), names: names(wanted), ..AdsRequest::default() }
 }
 
 /// A stream with what its client does: it acknowledges each response.
-struct Client {
-    stream: AdsStream,
+pub(super) struct Client {
+    pub(super) stream: AdsStream,
 }
 
 impl Client {
-    fn new(mode: AdsMode) -> Self {
+    pub(super) fn new(mode: AdsMode) -> Self {
         Self { stream: stream_of(mode) }
     }
 
-    fn request(&mut self, table: &NamesTable, request: AdsRequest) -> Vec<AdsResponse> {
+    pub(super) fn request(&mut self, table: &NamesTable, request: AdsRequest) -> Vec<AdsResponse> {
         assert_eq!(self.stream.request(request), Ok(None));
         self.stream.responses(table)
     }
 
     /// Acknowledges a response of the state of the world. Returns what follows it.
-    fn acknowledge(
+    pub(super) fn acknowledge(
         &mut self,
         table: &NamesTable,
         response: &AdsResponse,
@@ -60,7 +59,7 @@ impl Client {
     }
 
     /// What follows a step of the table.
-    fn stepped(&mut self, table: &NamesTable, changes: NamesChanges) -> Vec<AdsResponse> {
+    pub(super) fn stepped(&mut self, table: &NamesTable, changes: NamesChanges) -> Vec<AdsResponse> {
         let services = changes.services.into_iter().map(HubChange::Service);
         let merged = changes.merged.into_iter().map(HubChange::Merged);
         let listed = changes.listed.into_iter().map(HubChange::Listed);
@@ -73,7 +72,7 @@ fn stream_of(mode: AdsMode) -> AdsStream {
     AdsStream::new(mode, [name("alpha")].into())
 }
 
-fn one(responses: Vec<AdsResponse>) -> AdsResponse {
+pub(super) fn one(responses: Vec<AdsResponse>) -> AdsResponse {
     let [response] = <[AdsResponse; 1]>::try_from(responses).unwrap();
     response
 }
@@ -444,75 +443,4 @@ fn unknown_types_and_impossible_names_change_nothing() {
     }
     assert_eq!(xds_resource(&table, XdsKind::Cluster, "grpc.web.ann.alpha"), None, "no such port");
     assert!(xds_resource(&table, XdsKind::Cluster, "http.web.ann.alpha").is_some());
-}
-
-/// The clusters of a route with their weights.
-fn clusters(table: &NamesTable, text: &str) -> Vec<(String, u32)> {
-    use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
-    use envoy_types::pb::envoy::config::route::v3::route::Action;
-    use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
-    let resource = xds_resource(table, XdsKind::Route, text).unwrap();
-    let mut route = RouteConfiguration::decode(resource.body.value.as_slice()).unwrap();
-    let Some(Action::Route(action)) = route.virtual_hosts.remove(0).routes.remove(0).action else {
-        panic!("{text}")
-    };
-    match action.cluster_specifier.unwrap() {
-        ClusterSpecifier::Cluster(name) => vec![(name, 0)],
-        ClusterSpecifier::WeightedClusters(clusters) => {
-            let weighted = clusters.clusters.into_iter();
-            weighted.map(|cluster| (cluster.name, cluster.weight.unwrap().value)).collect()
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn the_route_of_a_merged_service_divides_the_traffic_over_the_clusters_of_its_jobs() {
-    let mut table = shop();
-    let of = |clusters: &[(&str, u32)]| -> Vec<(String, u32)> {
-        clusters.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect()
-    };
-    assert_eq!(
-        clusters(&table, "svc/shop.ann.alpha"),
-        of(&[("shop.ann.alpha", 950_000), ("shop-canary.ann.alpha", 50_000)])
-    );
-    assert_eq!(
-        clusters(&table, "svc/http.shop.ann.alpha"),
-        of(&[("http.shop.ann.alpha", 950_000), ("http.shop-canary.ann.alpha", 50_000)])
-    );
-    assert_eq!(clusters(&table, "shop.ann.alpha"), of(&[("shop.ann.alpha", 0)]), "the job of the same name");
-    assert_eq!(xds_resource(&table, XdsKind::Route, "svc/admin.shop.ann.alpha"), None, "no such port");
-    // A job without a usable endpoint leaves the route.
-    let canary = TaskId { job: JobId(2), index: 0 };
-    step(&mut table, |cell| cell.endpoint_remove(&name("ann"), &name("shop-canary"), canary, 9, at(2)));
-    assert_eq!(clusters(&table, "svc/shop.ann.alpha"), of(&[("shop.ann.alpha", 0)]));
-    // Without any, the route leads to a cluster that has no endpoints.
-    step(&mut table, |cell| cell.job_remove(JobId(1), at(3)));
-    assert_eq!(clusters(&table, "svc/shop.ann.alpha"), of(&[("svc/shop.ann.alpha", 0)]));
-    let none = xds_resource(&table, XdsKind::Endpoints, "svc/shop.ann.alpha").unwrap();
-    assert_eq!(ClusterLoadAssignment::decode(none.body.value.as_slice()).unwrap().endpoints, []);
-    for impossible in
-        ["svc/", "svc/shop", "svc/a.b.shop.ann.alpha", "svc/svc/shop.ann.alpha", "svc/no.ann.alpha"]
-    {
-        assert_eq!(xds_resource(&table, XdsKind::Listener, impossible), None, "{impossible}");
-    }
-}
-
-#[test]
-fn a_client_of_a_merged_service_learns_of_its_jobs_only() {
-    let mut table = shop();
-    let mut client = Client::new(AdsMode::StateOfTheWorld);
-    let wanted = &["svc/shop.ann.alpha"];
-    let first = one(client.request(&table, asks(XdsKind::Listener, wanted)));
-    assert_eq!(first.resources.len(), 1);
-    assert!(client.acknowledge(&table, &first, wanted).is_empty());
-    assert_eq!(client.stream.follow_changes(), [FollowChange::Begin(HubKey::Merged(merged_key("shop")))]);
-    let more = endpoint((1, "shop"), 9, "10.0.0.99", &[("http", 80)]);
-    let changes = step(&mut table, |cell| cell.endpoint_put(&more, 5, 0, at(2)));
-    assert_eq!(changes.merged, [merged_key("shop")].into());
-    assert_eq!(client.stepped(&table, changes), [], "the parts are the same, and so is the route");
-    let row = merged_row("ann", "shop", &["app=shop"], &[("shop-canary", 25)]);
-    let row = borough_model::merged::MergedServiceRow { revision: 2, ..(*row).clone() };
-    let shared = step(&mut table, |cell| cell.merged_put(std::sync::Arc::new(row), at(3)));
-    assert_eq!(one(client.stepped(&table, shared)).resources.len(), 1, "another share");
 }

@@ -335,8 +335,8 @@ fn decode<T: for<'bytes> Decode<'bytes, ()>>(at: u64, payload: &[u8]) -> Result<
     minicbor::decode(payload).map_err(|error| altered(at, &error.to_string()))
 }
 
-/// The order of the rows so far, which shows that no row is there twice. Each kind is in one piece, by key. The kinds may
-/// be in any order: an early version wrote the grants before the endpoints.
+/// The order of the rows so far, which shows that no row is there twice. Each kind is in one piece, by key. The kinds
+/// may be in any order: an early version wrote the grants before the endpoints.
 #[derive(Default)]
 struct RowOrder {
     kinds: BTreeSet<KeyKind>,

@@ -157,12 +157,12 @@ impl DevCell<'_> {
             arguments: arguments.agent_argument.clone(),
         };
         let stranded = stranded_agents_end(layout, &start.gateway);
-        let again = plan.iter().filter(|node| stranded.contains(&node.name)).count();
-        if again > 0 {
-            let agents = tally(again, "agent");
-            printer.remark(&format!(
-                "the gateway has another address: {agents} started again; their tasks go on"
-            ));
+        match plan.iter().filter(|node| stranded.contains(&node.name)).count() {
+            0 => {}
+            again => printer.remark(&format!(
+                "the gateway has another address: {} started again; their tasks go on",
+                tally(again, "agent")
+            )),
         }
         let db = Database::new(store.engine());
         let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await;

@@ -43,7 +43,8 @@ def options(config: ClientConfig) -> Sequence[tuple[str, Any]]:
         ("grpc.enable_retries", 0),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 1_000),
+        # Less than the tries of one call take together: they find a gateway that is back.
+        ("grpc.max_reconnect_backoff_ms", 300),
         # The time limit of one connection, whatever its name says.
         ("grpc.min_reconnect_backoff_ms", int(config.connect_timeout * 1_000)),
         # A peer that vanished is noticed within fifteen seconds, also by idle watches.
