@@ -123,6 +123,12 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     outcome
 }
 
+/// What is said of agents that knew another address of the gateway; `None` if none did.
+fn moved_text(agents: usize) -> Option<String> {
+    let again = tally(agents, "agent");
+    (agents > 0).then(|| format!("the gateway has another address: {again} started again; their tasks go on"))
+}
+
 /// A dev cell, from its open store to its end.
 struct DevCell<'a> {
     layout: &'a Layout,
@@ -157,16 +163,12 @@ impl DevCell<'_> {
             arguments: arguments.agent_argument.clone(),
         };
         let stranded = stranded_agents_end(layout, &start.gateway);
-        match plan.iter().filter(|node| stranded.contains(&node.name)).count() {
-            0 => {}
-            again => printer.remark(&format!(
-                "the gateway has another address: {} started again; their tasks go on",
-                tally(again, "agent")
-            )),
+        if let Some(text) = moved_text(plan.iter().filter(|node| stranded.contains(&node.name)).count()) {
+            printer.remark(&text);
         }
         let db = Database::new(store.engine());
-        let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await;
-        let absent: Vec<_> = absent.into_iter().map(|node| node.ended(&stranded)).collect();
+        let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await.into_iter();
+        let absent: Vec<_> = absent.map(|node| node.ended(&stranded)).collect();
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
             .into_iter()
