@@ -50,7 +50,11 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
             }
             let mut stuck = false;
             for (indexes, explained) in explain_job(snapshot, job.id, now_ms) {
-                if !is_stuck(&explained) {
+                // A daemon job without any task, since its quota has no room, is of no node: `daemon_unsettled` looks at
+                // the quota, which the scheduler does not know.
+                let is_unadmitted =
+                    indexes.is_empty() && job.daemon.as_ref().is_some_and(|counts| counts.unadmitted > 0);
+                if !is_stuck(&explained) && !is_unadmitted {
                     open.push(format!("{name} {indexes:?} could have nodes: {explained:?}"));
                 }
                 stuck = true;
