@@ -97,32 +97,30 @@ pub(super) async fn entries_follow(cell: Arc<CellContext>) {
         cell.events.begin(after);
         let _following = cell.watchers.begin(after);
         while let Some(MirrorEvent::Entry { cursor, entry }) = subscription.next().await {
-            let (names, concerned) = cell.mirror.read(|state| {
-                let names = names_of(state, &entry);
-                let concerned = concerned(state, &entry, cursor, &names);
-                (names, concerned)
-            });
+            let (mut names, refreshed) =
+                cell.mirror.read(|state| (names_of(state, &entry), refreshed_of(state, &entry, cursor)));
             cell.events.add(cursor, &names);
-            cell.watchers.pass_on(cursor, &entry, &concerned);
+            names.extend(refreshed);
+            cell.watchers.pass_on(cursor, &entry, &names);
         }
         // The mirror was read again, or was faster than this.
         tokio::task::yield_now().await;
     }
 }
 
-/// The names of those that an entry concerns: also jobs whose endpoints show a drain of their node.
-fn concerned(state: &MirrorState, entry: &JournalEntry, cursor: Cursor, names: &EntryNames) -> EntryNames {
-    let mut concerned = names.clone();
+/// The names of jobs whose endpoints show the drain of their node in an entry. Watchers follow them, events do not.
+fn refreshed_of(state: &MirrorState, entry: &JournalEntry, cursor: Cursor) -> EntryNames {
+    let mut refreshed = EntryNames::default();
     match state.jobs_refreshed(entry, cursor) {
         Ok(jobs) => {
             for row in jobs.iter().filter_map(|job| state.jobs().get(job)) {
-                concerned.job(&row.user, &row.name);
+                refreshed.job(&row.user, &row.name);
             }
         }
         // Each watcher finds out by itself.
-        Err(_) => concerned.nameless = true,
+        Err(_) => refreshed.nameless = true,
     }
-    concerned
+    refreshed
 }
 
 impl WatcherHub {

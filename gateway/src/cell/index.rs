@@ -181,6 +181,13 @@ impl EntryNames {
         self.subjects.extend([EventSubject::user(user.as_str()), EventSubject::job(job.as_str())]);
     }
 
+    /// Adds what else an entry concerns.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.subjects.extend(other.subjects);
+        self.nameless |= other.nameless;
+        self.forgets |= other.forgets;
+    }
+
     fn user(&mut self, user: &Name) {
         self.subjects.insert(EventSubject::user(user.as_str()));
     }

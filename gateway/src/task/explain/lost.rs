@@ -27,16 +27,13 @@ pub(super) struct LostTasks {
 pub(super) fn explanation(tasks: LostTasks) -> v1::Explanation {
     let LostTasks { node, at_ms, now, indexes } = tasks;
     let at = moment(at_ms);
-    let (headline, details) = match now {
-        LostNode::Lost => (format!("ran on node {node}, which was declared lost at {at}"), true),
-        LostNode::Back => {
-            (format!("ran on node {node}, which was declared lost at {at}; that node is back"), true)
-        }
-        LostNode::Removed => {
-            (format!("ran on a node that was declared lost at {at}, and removed since"), false)
-        }
+    let headline = match now {
+        LostNode::Lost => format!("ran on node {node}, which was declared lost at {at}"),
+        LostNode::Back => format!("ran on node {node}, which was declared lost at {at}; that node is back"),
+        LostNode::Removed => format!("ran on a node that was declared lost at {at}, and removed since"),
     };
-    let details = details.then(|| format!("borough node status {node}"));
+    // No command finds a node that is gone.
+    let details = (now != LostNode::Removed).then(|| format!("borough node status {node}"));
     explanation_of(indexes, headline, details.into_iter().collect())
 }
 

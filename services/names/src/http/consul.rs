@@ -137,7 +137,7 @@ pub(super) fn datacenters(table: &NamesTable) -> Value {
 pub(super) fn services(cell: &CellTable) -> Value {
     let mut services = Map::new();
     for (key, service) in cell.services() {
-        if !service.facts().is_live && service.endpoints().is_empty() {
+        if service.is_over() {
             continue;
         }
         let tags: Value = tags_of(&service.facts().labels).into();

@@ -134,11 +134,10 @@ pub(super) fn cluster_names(table: &NamesTable) -> BTreeSet<String> {
 
 /// Returns true if a client that asks for all clusters gets this one: as `names_of` says, without making the names.
 pub(super) fn is_listed(name: &XdsName, service: &Service) -> bool {
-    let is_over = !service.facts().is_live && service.endpoints().is_empty();
     let mut ports = service.ports();
     let has_several = || service.ports().nth(1).is_some();
     match &name.port {
-        _ if is_over => false,
+        _ if service.is_over() => false,
         None => ports.next().is_some(),
         Some(port) => has_several() && service.has_port(port),
     }
@@ -146,8 +145,7 @@ pub(super) fn is_listed(name: &XdsName, service: &Service) -> bool {
 
 pub(super) fn names_of(key: &ServiceKey, service: &Service) -> Vec<String> {
     let ports: Vec<&Name> = service.ports().collect();
-    let is_over = !service.facts().is_live && service.endpoints().is_empty();
-    if ports.is_empty() || is_over {
+    if ports.is_empty() || service.is_over() {
         return Vec::new();
     }
     let mut names = vec![key.to_string()];

@@ -37,7 +37,7 @@ const NAMES_LARGE: usize = 256;
 /// Large requests that are answered at a time, over all streams. Each takes a processor for a while, and a client
 /// without a token may send as many as it wants.
 const LARGE_MAX: usize = 1;
-/// Names that all streams together keep. One costs about 400 bytes.
+/// Names that all streams together keep.
 const NAMES_ALL_MAX: usize = 1_000_000;
 /// Streams of one connection.
 const STREAMS_PER_CONNECTION_MAX: u32 = 1_000;

@@ -56,7 +56,7 @@ async fn conversation(follows: Follows, start: impl FnOnce(&Recorder) -> XdsClie
     recorder.streams_end();
     match follows {
         Follows::Web => accepted(&recorder, 1, "web.ann.alpha of 1").await,
-        // It says that it has everything, and is told nothing of it again.
+        // It says that it has everything, and gets nothing of it again.
         Follows::All => said("a request", &recorder, || recorder.has_asked(1, ENDPOINTS)).await,
     }
     views.publish((1, "web"), 2, port - 3).await;

@@ -63,18 +63,8 @@ impl FactChanges {
             let Some((oldest, changed)) = self.order.pop_front() else { break };
             self.since = oldest;
             match changed {
-                Changed::Labels(job) => {
-                    if let Some(of_job) = self.labels.get_mut(&job) {
-                        of_job.retain(|(at, _)| *at > oldest);
-                    }
-                    self.labels.retain(|_, of_job| !of_job.is_empty());
-                }
-                Changed::Drain(node) => {
-                    if let Some(of_node) = self.drains.get_mut(&node) {
-                        of_node.retain(|at| *at > oldest);
-                    }
-                    self.drains.retain(|_, of_node| !of_node.is_empty());
-                }
+                Changed::Labels(job) => later_keep(&mut self.labels, &job, |(at, _)| *at > oldest),
+                Changed::Drain(node) => later_keep(&mut self.drains, &node, |at| *at > oldest),
             }
         }
     }
@@ -97,6 +87,15 @@ impl FactChanges {
 
     fn has_drain_at(&self, node: NodeId, at: Cursor) -> bool {
         self.drains.get(&node).is_some_and(|of_node| of_node.contains(&at))
+    }
+}
+
+/// Keeps the changes of one key that are late enough, and the key only with such.
+fn later_keep<K: Ord, T>(changes: &mut BTreeMap<K, Vec<T>>, key: &K, is_later: impl FnMut(&T) -> bool) {
+    let Some(of_key) = changes.get_mut(key) else { return };
+    of_key.retain(is_later);
+    if of_key.is_empty() {
+        changes.remove(key);
     }
 }
 

@@ -93,7 +93,7 @@ async fn a_load_in_chunks_is_of_one_position_whatever_happens_meanwhile() {
     }
 }
 
-/// A job that a load has seen has the record of its request, also if it was admitted with others meanwhile: an export
+/// A job that a load has seen has the record of its request, also if it was admitted with others meanwhile. An export
 /// without the record would let a repeated submission do its work twice.
 #[tokio::test(start_paused = true)]
 async fn a_load_has_the_requests_of_jobs_that_are_admitted_together_meanwhile() {
