@@ -202,7 +202,7 @@ pub(super) async fn settings_change(
         let expected = change.expected_revision;
         let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
         if expected != revision {
-            return Err(StoreError::refused_until(
+            return Err(StoreError::refused_with(
                 RefusalRemedy::ReadAgain,
                 format!(
                     "the settings of cell {space} are at revision {revision}, the change was made for {expected}; look again"

@@ -8,7 +8,7 @@ use borough_model::journal::JobName;
 use borough_model::{JobId, JobRow, JobSpec, Name};
 use borough_proto::convert::{
     FieldRefused, job_id_from_text, job_spec_from_message, job_spec_to_message, job_to_message,
-    labels_removed, name_from_text,
+    labels_removed,
 };
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
@@ -35,8 +35,8 @@ use crate::cell::{
     principal_of, queue_check, settings_read,
 };
 use crate::status::{
-    status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,
-    status_not_found, status_refused,
+    names_read, status_exhausted, status_from_field, status_from_profile, status_from_store,
+    status_from_validation, status_not_found, status_refused,
 };
 use crate::task::job_found;
 
@@ -79,13 +79,6 @@ impl JobServer {
             }
         }
     }
-}
-
-/// The user and the name of the job that a request means.
-fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
-    let user = name_from_text("user", user).map_err(|refused| status_from_field(&refused))?;
-    let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
-    Ok((user, name))
 }
 
 /// The order of a request.
@@ -243,7 +236,7 @@ impl JobService for JobServer {
     ) -> Result<Response<v1::ScaleJobResponse>, Status> {
         let principal = principal_of(request.extensions())?;
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         growth_allow(cell, &principal, &JobName { user: user.clone(), job: name.clone() }, request.count)?;
         let (user, name, count, space) = (&user, &name, request.count, &cell.space);
         let expected = &request.expected_job;
@@ -267,7 +260,7 @@ impl JobService for JobServer {
         request: Request<v1::OrderRolloutRequest>,
     ) -> Result<Response<v1::OrderRolloutResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         let order = order_of(&request)?;
         let (user, name, space) = (&user, &name, &cell.space);
         let action = if order == RolloutOrder::Promote { "rollout_promote" } else { "rollout_order" };
@@ -286,7 +279,7 @@ impl JobService for JobServer {
         request: Request<v1::StopJobRequest>,
     ) -> Result<Response<v1::StopJobResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         let (user, name, space, expected) = (&user, &name, &cell.space, &request.expected_job);
         let keyed = KeyedRequest::new(&caller, "job_stop", &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
@@ -304,7 +297,7 @@ impl JobService for JobServer {
         request: Request<v1::PurgeJobRequest>,
     ) -> Result<Response<v1::PurgeJobResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         jobs_purge(cell, &caller, &request, &JobName { user, job: name }).await.map(Response::new)
     }
 
@@ -313,7 +306,7 @@ impl JobService for JobServer {
         request: Request<v1::LabelJobRequest>,
     ) -> Result<Response<v1::LabelJobResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         let remove = labels_removed(&request.labels, &request.remove)
             .map_err(|refused| status_from_field(&refused))?;
         let (user, name, space, set, remove) = (&user, &name, &cell.space, &request.labels, &remove);
@@ -355,7 +348,7 @@ impl JobService for JobServer {
         request: Request<v1::GetJobHistoryRequest>,
     ) -> Result<Response<v1::GetJobHistoryResponse>, Status> {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         let (user, name, space) = (&user, &name, &cell.space);
         let versions = cell.db.run("job_history", Idempotency::ReadOnly, |tx, _| async move {
             job_history(&tx, space, user, name, HISTORY_JOBS_MAX).await
@@ -429,7 +422,7 @@ async fn expected_gone(
         Err(error) => return Err(error),
     };
     let (user, name) = (&spec.user, &spec.name);
-    Ok(StoreError::refused_until(
+    Ok(StoreError::refused_with(
         RefusalRemedy::ReadAgain,
         format!("job {user}/{name} is not the one that the change was made for: {why}; plan again"),
     ))
@@ -441,7 +434,7 @@ fn meant_check(row: &JobRow, expected: &str) -> StoreResult<()> {
         return Ok(());
     }
     let (user, name) = (&row.user, &row.name);
-    Err(StoreError::refused_until(
+    Err(StoreError::refused_with(
         RefusalRemedy::ReadAgain,
         format!("job {user}/{name} is {} by now, and {expected} is over", row.id),
     ))
@@ -477,7 +470,7 @@ async fn expected_check(
         format!(": {by} has changed it at revision {revision}")
     });
     let by = by.unwrap_or_default();
-    Err(StoreError::refused_until(
+    Err(StoreError::refused_with(
         RefusalRemedy::ReadAgain,
         format!(
             "job {user}/{name} is at revision {revision}, the plan was made at {expected}{by}; plan again"

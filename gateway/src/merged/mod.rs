@@ -11,7 +11,7 @@ use borough_model::merged::{
 };
 use borough_model::task::Health;
 use borough_model::{JobRow, MergedServiceId, Name};
-use borough_proto::convert::{FieldRefused, name_from_text};
+use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::merge_service_server::MergeService;
 use borough_store::merged::{merged_service_remove, merged_service_set};
@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 
 use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run};
 use crate::page::{PAGE_ROWS_MAX, PagedList, page_cut};
-use crate::status::{status_from_field, status_from_validation, status_not_found};
+use crate::status::{name_read, names_read, status_from_field, status_from_validation, status_not_found};
 
 /// The gRPC service of merged services.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl MergeService for MergeServer {
         request: Request<v1::ListMergedServicesRequest>,
     ) -> Result<Response<v1::ListMergedServicesResponse>, Status> {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
-        let user = (!request.user.is_empty()).then(|| name_of("user", &request.user)).transpose()?;
+        let user = (!request.user.is_empty()).then(|| name_read("user", &request.user)).transpose()?;
         let list = PagedList::new(&cell.name, "merged services");
         let page = list.request(request.page.as_ref())?;
         let after = page.after.as_deref().and_then(key_of);
@@ -71,7 +71,7 @@ impl MergeService for MergeServer {
         request: Request<v1::GetMergedServiceRequest>,
     ) -> Result<Response<v1::GetMergedServiceResponse>, Status> {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
-        let key = names_of(&request.user, &request.name)?;
+        let key = names_read(&request.user, &request.name)?;
         let row = cell.state(|state| state.merged_services().get(&key).cloned())?;
         let row = row.ok_or_else(|| status_not_found(&format!("service \"{}/{}\"", key.0, key.1)))?;
         let jobs = jobs_selected(cell, &row);
@@ -87,7 +87,7 @@ impl MergeService for MergeServer {
         request: Request<v1::SetMergedServiceRequest>,
     ) -> Result<Response<v1::SetMergedServiceResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name) = names_read(&request.user, &request.name)?;
         merged_name_check(&name).map_err(|errors| status_from_validation(&errors))?;
         let spec = spec_of(&request)?;
         let (new, expected) = (MergedServiceId(cell.id()), request.expected_revision);
@@ -107,7 +107,7 @@ impl MergeService for MergeServer {
         request: Request<v1::RemoveMergedServiceRequest>,
     ) -> Result<Response<v1::RemoveMergedServiceResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, name) = &names_of(&request.user, &request.name)?;
+        let (user, name) = &names_read(&request.user, &request.name)?;
         let keyed = KeyedRequest::new(&caller, "merged_service_remove", &request);
         let removed = keyed_run(cell, &keyed, |tx, mut changes| async move {
             let row = merged_service_remove(&tx, &mut changes, user, name).await?;
@@ -116,14 +116,6 @@ impl MergeService for MergeServer {
         let (row, _) = cell.settled(removed.await).await?;
         Ok(Response::new(v1::RemoveMergedServiceResponse { service: Some(message_of(&row)) }))
     }
-}
-
-fn name_of(field: &str, text: &str) -> Result<Name, Status> {
-    name_from_text(field, text).map_err(|refused| status_from_field(&refused))
-}
-
-fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
-    Ok((name_of("user", user)?, name_of("name", name)?))
 }
 
 /// The user and the name of the key of a page.
@@ -142,7 +134,7 @@ fn spec_of(request: &v1::SetMergedServiceRequest) -> Result<MergedServiceSpec, S
     let mut shares = BTreeMap::new();
     for (at, share) in request.shares.iter().enumerate() {
         let field = format!("shares[{at}].job");
-        let job = name_of(&field, &share.job)?;
+        let job = name_read(&field, &share.job)?;
         if shares.insert(job, share.percent).is_some() {
             let accepted = "each job once";
             return Err(status_from_field(&FieldRefused::new(field, share.job.clone(), accepted)));

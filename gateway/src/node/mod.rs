@@ -213,7 +213,7 @@ async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> St
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let node = node_by_name(&tx, space, name).await?;
             if !node.draining {
-                return Err(StoreError::refused_until(
+                return Err(StoreError::refused_with(
                     RefusalRemedy::ReadAgain,
                     format!("node {name} is not drained any more"),
                 ));

@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use borough_kv::ErrorCode;
-use borough_model::FieldError;
 use borough_model::job::FieldChange;
 use borough_model::job::file::file_value_text;
 use borough_model::node::{NodeRefusal, RefusalCause};
+use borough_model::{FieldError, Name};
 use borough_proto::bounds::text_cut;
-use borough_proto::convert::FieldRefused;
+use borough_proto::convert::{FieldRefused, name_from_text};
 use borough_scheduler_core::ProfileError;
 use borough_store::{RefusalRemedy, StoreError, error_chain};
 use tonic::{Code, Status};
@@ -55,6 +55,16 @@ pub fn status_with(
 /// Refuses one field.
 pub fn status_from_field(refused: &FieldRefused) -> Status {
     status_from_lines(&[(refused.field.as_str(), refused_line(refused))])
+}
+
+/// Reads a name, or refuses its field.
+pub(crate) fn name_read(field: &str, text: &str) -> Result<Name, Status> {
+    name_from_text(field, text).map_err(|refused| status_from_field(&refused))
+}
+
+/// Reads the user and the name of what a request means.
+pub(crate) fn names_read(user: &str, name: &str) -> Result<(Name, Name), Status> {
+    Ok((name_read("user", user)?, name_read("name", name)?))
 }
 
 /// Refuses every bad field of a spec.
@@ -285,7 +295,6 @@ fn status_from_kv(code: ErrorCode, message: String) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use borough_proto::convert::name_from_text;
     use borough_scheduler_core::ScoringProfile;
 
     use super::*;
@@ -331,7 +340,7 @@ mod tests {
     /// A program tells by the reason whether to read again, to wait, or to ask for something else.
     #[test]
     fn a_refusal_of_the_store_says_by_its_reason_what_to_do() {
-        let of = |remedy| status_from_store(&StoreError::refused_until(remedy, "why"));
+        let of = |remedy| status_from_store(&StoreError::refused_with(remedy, "why"));
         for (remedy, reason) in [
             (RefusalRemedy::ChangeState, "REFUSED"),
             (RefusalRemedy::ReadAgain, "OUTDATED"),

@@ -192,14 +192,14 @@ struct AttemptMeant<'a> {
 impl AttemptMeant<'_> {
     fn check(self, task: TaskId, incarnation: u64) -> StoreResult<()> {
         if !self.job.is_empty() && self.job != task.job.to_string() {
-            return Err(StoreError::refused_until(
+            return Err(StoreError::refused_with(
                 RefusalRemedy::ReadAgain,
                 format!("job {} is over, and the name has another one", self.job),
             ));
         }
         if self.incarnation != 0 && self.incarnation != incarnation {
             let Self { incarnation: meant, .. } = self;
-            return Err(StoreError::refused_until(
+            return Err(StoreError::refused_with(
                 RefusalRemedy::ReadAgain,
                 format!("attempt {meant} is not the present one, which is {incarnation}"),
             ));

@@ -149,11 +149,11 @@ impl StoreError {
 
     /// A [`StoreError::Refused`] with its reason. The caller changes the thing, or asks for something else.
     pub fn refused(reason: impl Into<String>) -> Self {
-        Self::refused_until(RefusalRemedy::ChangeState, reason)
+        Self::refused_with(RefusalRemedy::ChangeState, reason)
     }
 
     /// A [`StoreError::Refused`] with its reason and its remedy.
-    pub fn refused_until(remedy: RefusalRemedy, reason: impl Into<String>) -> Self {
+    pub fn refused_with(remedy: RefusalRemedy, reason: impl Into<String>) -> Self {
         Self::Refused { reason: reason.into(), remedy }
     }
 
@@ -161,7 +161,7 @@ impl StoreError {
     /// `look` is the command that shows it.
     pub(crate) fn overtaken(what: &str, expected: u64, now: u64, by: Option<&String>, look: &str) -> Self {
         let by = by.map(|by| format!(", by {by}")).unwrap_or_default();
-        Self::refused_until(
+        Self::refused_with(
             RefusalRemedy::ReadAgain,
             format!(
                 "the {what} is at revision {now}{by}, and the change was made for {expected}; look again: {look}"

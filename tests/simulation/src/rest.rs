@@ -50,8 +50,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
             }
             let mut stuck = false;
             for (indexes, explained) in explain_job(snapshot, job.id, now_ms) {
-                // A daemon job without any task, since its quota has no room, is of no node: `daemon_unsettled` looks at
-                // the quota, which the scheduler does not know.
+                // The scheduler knows no quotas. `daemon_unsettled` asks the quota of a daemon job without any task.
                 let is_unadmitted =
                     indexes.is_empty() && job.daemon.as_ref().is_some_and(|counts| counts.unadmitted > 0);
                 if !is_stuck(&explained) && !is_unadmitted {

@@ -102,7 +102,7 @@ fn a_measurement_leaves_nothing() {
 
 /// The newest segment of the log is cut after its first record, as in a bad copy or on a damaged file system.
 #[test]
-fn a_log_that_was_cut_short_is_refused_until_its_loss_is_accepted() {
+fn a_log_that_was_cut_short_is_refused_with_its_loss_is_accepted() {
     let place = Place::new();
     store_with_cell(&place.path("store"));
     let store = place.store("store");

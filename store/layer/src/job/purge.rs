@@ -60,7 +60,7 @@ pub async fn job_purge(
             "job {user}/{name} has ended, but a task above its count has not: borough job status {user}/{name}; purge \
              it when no task runs"
         );
-        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
+        return Err(StoreError::refused_with(RefusalRemedy::Wait, reason));
     }
     let removed = u32::try_from(step.removed).unwrap_or(u32::MAX);
     Ok(JobPurged { removed, more: step.done < jobs.len() || !past_is_whole })

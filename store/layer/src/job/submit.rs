@@ -88,7 +88,7 @@ async fn update(
             "job {}/{} is stopping: submit it again once it has ended, or under another name",
             before.user, before.name
         );
-        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
+        return Err(StoreError::refused_with(RefusalRemedy::Wait, reason));
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
     let spec = spec_with_scheduler(spec, Some(&in_force), &BTreeMap::new());

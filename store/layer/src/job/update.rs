@@ -34,7 +34,7 @@ pub(crate) async fn rollout_begin(
     let rollout = if in_place { rollout.resizing() } else { rollout };
     let row = spec_update(tx, changes, before, in_force, spec, rollout).await?;
     surge_begin(tx, changes, &row, spec).await.map_err(|error| match error {
-        StoreError::Refused { reason, remedy } => StoreError::refused_until(remedy, format!(
+        StoreError::Refused { reason, remedy } => StoreError::refused_with(remedy, format!(
             "{reason}. Its rollout begins with {} more tasks: `update.surge_max`, `update.surge_percent_max` and \
              `update.canaries` say how many",
             spec.surge_first(row.owner_count())

@@ -116,7 +116,7 @@ pub async fn endpoints_left_withdraw(
         let reason = format!(
             "tasks of the ended job {user}/{job} are still on their way out: submit it again in a moment"
         );
-        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
+        return Err(StoreError::refused_with(RefusalRemedy::Wait, reason));
     }
     for (key, EndpointRow { endpoint, revision }) in &left {
         keys::clear(tx, changes.space(), key)?;

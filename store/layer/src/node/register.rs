@@ -153,7 +153,7 @@ pub async fn node_agent_admit(
             "node {} is not lost yet, and tasks may run on its machine: wait until the cell has given it up",
             row.name
         );
-        return Err(StoreError::refused_until(RefusalRemedy::Wait, reason));
+        return Err(StoreError::refused_with(RefusalRemedy::Wait, reason));
     }
     if node_live_guarded(tx, &space, node).await?.as_ref() != seen {
         let recorded =

@@ -196,7 +196,7 @@ pub fn node_removable(row: &NodeRow, tasks: usize) -> StoreResult<()> {
             "node {name} is lost, and its tasks have not been given up yet: wait until borough node status {name} shows \
              none"
         );
-        StoreError::refused_until(RefusalRemedy::Wait, reason)
+        StoreError::refused_with(RefusalRemedy::Wait, reason)
     } else {
         StoreError::refused(format!(
             "node {name} still has tasks: borough node drain {name} moves them, and borough node status {name} shows them"

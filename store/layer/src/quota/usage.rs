@@ -163,7 +163,7 @@ impl<'a> LineRoom<'a> {
             quota_check(self.limit.as_ref(), &used, now_ms).map_err(|short| {
                 let (user, line) = (&self.line.user, band_text(self.line.band));
                 let reason = format!("the quota of {user} for {line} does not allow it: {short}");
-                StoreError::refused_until(RefusalRemedy::Quota, reason)
+                StoreError::refused_with(RefusalRemedy::Quota, reason)
             })?;
         }
         Ok(sum)
