@@ -109,8 +109,14 @@ pub(crate) struct Ledger {
     checker: Arc<Checker>,
     node: usize,
     capacity: v1::Resources,
-    attempts: BTreeMap<AttemptId, Arc<v1::Assignment>>,
+    attempts: BTreeMap<AttemptId, LedgerAttempt>,
     used: v1::Resources,
+}
+
+/// An attempt with what it has.
+struct LedgerAttempt {
+    assignment: Arc<v1::Assignment>,
+    resources: v1::Resources,
 }
 
 impl Ledger {
@@ -140,13 +146,31 @@ impl Ledger {
             assignment.ports.iter().map(|port| port.number).collect()
         };
         let own = ports(assignment);
-        let twice =
-            self.attempts.iter().find(|(_, other)| ports(other).iter().any(|port| own.contains(port)));
+        let twice = self
+            .attempts
+            .iter()
+            .find(|(_, other)| ports(&other.assignment).iter().any(|port| own.contains(port)));
         if let Some((other, _)) = twice.filter(|_| !own.is_empty()) {
             self.checker.violation(format!("{id} was given a port of {other} on node {}", self.node));
         }
-        charge(&mut self.used, assignment, u64::checked_add);
-        self.attempts.insert(id.clone(), Arc::clone(assignment));
+        let resources = assignment.spec.as_ref().and_then(|spec| spec.resources.clone()).unwrap_or_default();
+        charge(&mut self.used, &resources, u64::checked_add);
+        self.attempts.insert(id.clone(), LedgerAttempt { assignment: Arc::clone(assignment), resources });
+        self.capacity_check(id);
+    }
+
+    /// An attempt has other amounts now. Its devices stay.
+    pub(super) fn resized(&mut self, id: &AttemptId, resources: &v1::Resources) {
+        let Some(attempt) = self.attempts.get_mut(id) else { return };
+        let device_millis = attempt.resources.device_millis.clone();
+        let resources = v1::Resources { device_millis, ..resources.clone() };
+        charge(&mut self.used, &attempt.resources, u64::checked_sub);
+        charge(&mut self.used, &resources, u64::checked_add);
+        attempt.resources = resources;
+        self.capacity_check(id);
+    }
+
+    fn capacity_check(&self, id: &AttemptId) {
         if let Some(dimension) = exceeded(&self.used, &self.capacity) {
             self.checker.violation(format!("node {} has not the {dimension} for {id}", self.node));
         }
@@ -155,14 +179,13 @@ impl Ledger {
     /// An attempt is over.
     pub(crate) fn released(&mut self, id: &AttemptId) {
         self.checker.over(id);
-        if let Some(assignment) = self.attempts.remove(id) {
-            charge(&mut self.used, &assignment, u64::checked_sub);
+        if let Some(attempt) = self.attempts.remove(id) {
+            charge(&mut self.used, &attempt.resources, u64::checked_sub);
         }
     }
 }
 
-fn charge(used: &mut v1::Resources, assignment: &v1::Assignment, step: fn(u64, u64) -> Option<u64>) {
-    let Some(asked) = assignment.spec.as_ref().and_then(|spec| spec.resources.as_ref()) else { return };
+fn charge(used: &mut v1::Resources, asked: &v1::Resources, step: fn(u64, u64) -> Option<u64>) {
     let apply = |used: &mut u64, asked: u64| *used = step(*used, asked).unwrap_or(u64::MAX);
     apply(&mut used.cpu_millis, asked.cpu_millis);
     apply(&mut used.memory_bytes, asked.memory_bytes);
@@ -252,5 +275,20 @@ mod tests {
         let other = AttemptId::new("j0000000000000002", 0, 1).unwrap();
         first.begun(&other, &assignment(600, 1), SECOND);
         assert_eq!(checker.violations().0, 2, "{:?}", checker.violations().1);
+    }
+
+    #[test]
+    fn a_resized_attempt_counts_with_what_it_has_now() {
+        let (checker, mut first, _) = ledgers();
+        let amounts = |cpu_millis| v1::Resources { cpu_millis, ..v1::Resources::default() };
+        first.begun(&attempt(1), &assignment(600, 1), SECOND);
+        first.resized(&attempt(1), &amounts(200));
+        let other = AttemptId::new("j0000000000000002", 0, 1).unwrap();
+        first.begun(&other, &assignment(600, 2), SECOND);
+        assert_eq!(checker.violations().0, 0, "{:?}", checker.violations().1);
+        first.resized(&attempt(1), &amounts(500));
+        assert_eq!(checker.violations().0, 1);
+        first.released(&attempt(1));
+        assert_eq!(first.used.cpu_millis, 600);
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Counters {
     /// Attempts begun.
     pub begun: AtomicU64,
     pub running: AtomicU64,
+    /// Orders for other amounts that were carried out.
+    pub resized: AtomicU64,
     pub released: AtomicU64,
     /// Attempts assigned after their end.
     pub late: AtomicU64,

@@ -7,7 +7,7 @@ pub(crate) mod check;
 mod fill;
 pub(crate) mod fleet;
 mod hold;
-mod metrics;
+pub(crate) mod metrics;
 mod node;
 mod offered;
 mod storm;
@@ -21,9 +21,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_agent::hollow::HollowTimes;
+use borough_agent::hollow::{HollowHealth, HollowTimes};
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::{Rng, SeededRng, SystemClock};
+use borough_model::node::AGENT_RESIZE;
 use borough_proto::v1;
 use clap::Args;
 use serde_json::json;
@@ -108,6 +109,7 @@ impl SimulatedFleet {
             run_ms: self.run_ms.clone(),
             stop_ms: self.stop_ms.clone(),
             failed_percent: self.failed_percent,
+            health: HollowHealth::AtOnce,
         }
     }
 }
@@ -130,7 +132,11 @@ pub(crate) fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
         disk_bytes: 500 * GIB,
         ..v1::Resources::default()
     };
-    let attributes = [("zone", format!("zone-{}", number % 3)), ("rack", format!("rack-{}", number / 40))];
+    let attributes = [
+        ("zone", format!("zone-{}", number % 3)),
+        ("rack", format!("rack-{}", number / 40)),
+        (AGENT_RESIZE, "yes".to_owned()),
+    ];
     v1::Hello {
         cell: cell.to_owned(),
         node,

@@ -208,6 +208,10 @@ impl HollowNode {
                         starts.running(&id.job_id, now);
                     }
                 }
+                HollowEvent::Resized(id, resources) => {
+                    self.ledger.resized(id, resources);
+                    Counters::add(&counters.resized);
+                }
                 HollowEvent::Released(id) => {
                     self.ledger.released(id);
                     Counters::add(&counters.released);

@@ -40,6 +40,17 @@ pub struct HollowTimes {
     pub stop_ms: RangeInclusive<u64>,
     /// The share of attempts that exit with 1 among those that end by themselves, in hundredths.
     pub failed_percent: u64,
+    pub health: HollowHealth,
+}
+
+/// When an attempt passes the probe that makes it healthy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HollowHealth {
+    /// With its start: the attempt needs one report for both.
+    #[default]
+    AtOnce,
+    /// When it has run for as long as its assignment says, as under a real agent.
+    AsAssigned,
 }
 
 /// What happened on the node, in order.
@@ -49,6 +60,8 @@ pub enum HollowEvent {
     Begun(AttemptId, Arc<v1::Assignment>),
     /// Its process runs.
     Running(AttemptId),
+    /// It has other amounts now, without a restart.
+    Resized(AttemptId, v1::Resources),
     Released(AttemptId),
     /// It was assigned again after its end: the gateway was behind, and gets a report that it is over.
     Late(AttemptId),

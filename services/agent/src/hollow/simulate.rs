@@ -8,8 +8,9 @@ use borough_proto::v1;
 use borough_shim::process::ProcessId;
 use borough_shim::record::ExitRecord;
 
-use super::{ENDED_MAX, Hollow, HollowEvent};
+use super::{ENDED_MAX, Hollow, HollowEvent, HollowHealth};
 use crate::attempt::AttemptId;
+use crate::decide::health::HEALTHY_AFTER_MS;
 use crate::decide::resize::ResizedAmounts;
 use crate::decide::{AttemptState, Effect, ShimState};
 
@@ -20,6 +21,8 @@ const SIGTERM: i32 = 15;
 pub(super) enum SimulatedEnd {
     /// Its process runs.
     Started,
+    /// Its probe passes, and it has run for long enough.
+    Healthy,
     /// It ends by itself, with this code.
     Exit(i32),
     /// It ends after an order to stop.
@@ -71,16 +74,12 @@ impl Hollow {
                 if let Some(attempt) = self.state.attempts.get_mut(&id) {
                     let asked = order.resources.as_ref().map(ResizedAmounts::of).unwrap_or_default();
                     attempt.resize = attempt.resize.after(order.order, asked, None);
+                    events.push(HollowEvent::Resized(id, order.resources.unwrap_or_default()));
                 }
             }
             Effect::Clean(id) => self.end(&id, stopped("its shim was gone", None, wall_ms), events),
             Effect::Forget(id) => self.forget(id),
-            Effect::Probe(id) => {
-                if let Some(attempt) = self.state.attempts.get_mut(&id) {
-                    attempt.probed = true;
-                    attempt.health = v1::Health::Healthy;
-                }
-            }
+            Effect::Probe(id) => self.probe(id, now),
             Effect::ProbeEnd(id) => {
                 if let Some(attempt) = self.state.attempts.get_mut(&id) {
                     attempt.probed = false;
@@ -118,6 +117,22 @@ impl Hollow {
         }
     }
 
+    /// Begins to probe an attempt, which has just started.
+    fn probe(&mut self, id: AttemptId, now: Duration) {
+        let Some(attempt) = self.state.attempts.get_mut(&id) else { return };
+        attempt.probed = true;
+        let assigned_ms = attempt.assignment.as_ref().map_or(0, |assignment| assignment.healthy_after_ms);
+        match (self.times.health, assigned_ms) {
+            (HollowHealth::AtOnce, _) => attempt.health = v1::Health::Healthy,
+            (HollowHealth::AsAssigned, 0) => self.healthy_later(id, now, HEALTHY_AFTER_MS),
+            (HollowHealth::AsAssigned, ms) => self.healthy_later(id, now, ms),
+        }
+    }
+
+    fn healthy_later(&mut self, id: AttemptId, now: Duration, after_ms: u64) {
+        self.later(now.saturating_add(Duration::from_millis(after_ms)), id, SimulatedEnd::Healthy);
+    }
+
     fn forget(&mut self, id: AttemptId) {
         self.state.attempts.remove(&id);
         self.desired.forgotten(&id);
@@ -146,6 +161,11 @@ impl Hollow {
         }
         match due {
             SimulatedEnd::Started => self.started(id, now, wall_ms, events),
+            SimulatedEnd::Healthy => {
+                if let Some(attempt) = self.state.attempts.get_mut(id).filter(|attempt| attempt.probed) {
+                    attempt.health = v1::Health::Healthy;
+                }
+            }
             SimulatedEnd::Exit(code) => {
                 let exit = ExitRecord { code: Some(code), at_ms: wall_ms, ..ExitRecord::default() };
                 self.end(id, exit, events);

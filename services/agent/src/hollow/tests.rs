@@ -7,8 +7,13 @@ use super::*;
 /// Free places for messages in a session.
 const MESSAGES_MAX: usize = 8;
 
-const TIMES: HollowTimes =
-    HollowTimes { start_ms: 10..=10, run_ms: None, stop_ms: 20..=20, failed_percent: 0 };
+const TIMES: HollowTimes = HollowTimes {
+    start_ms: 10..=10,
+    run_ms: None,
+    stop_ms: 20..=20,
+    failed_percent: 0,
+    health: HollowHealth::AtOnce,
+};
 
 fn attempt(incarnation: u64) -> v1::TaskAttempt {
     v1::TaskAttempt { job_id: "j0000000000000001".to_owned(), index: 0, incarnation }
@@ -137,4 +142,38 @@ fn reports_come_as_often_as_the_gateway_has_told_and_changes_at_once() {
     assert_eq!(phases(&hollow.step(at(60_011), 60_011, MESSAGES_MAX)), [Phase::Running]);
     hollow.message(answer(second.revision + 1, 12_000));
     assert_eq!(hollow.wait(at(60_011)), at(12_000));
+}
+
+/// A rollout waits for health, so an attempt must not be healthy before a real one could be.
+#[test]
+fn an_attempt_is_healthy_when_it_has_run_for_as_long_as_it_was_assigned() {
+    for (assigned_ms, after_ms) in [(0, 1_000), (4_000, 4_000)] {
+        let mut hollow = hollow(HollowTimes { health: HollowHealth::AsAssigned, ..TIMES });
+        let mut desired = assign(1);
+        desired.assignments[0].healthy_after_ms = assigned_ms;
+        send(&mut hollow, desired);
+        hollow.step(at(0), 0, MESSAGES_MAX);
+        let running = report(hollow.step(at(10), 10, MESSAGES_MAX)).unwrap();
+        assert_eq!(running.tasks[0].health(), v1::Health::Unknown);
+        assert_eq!(phases(&hollow.step(at(9 + after_ms), 0, MESSAGES_MAX)), []);
+        let healthy = report(hollow.step(at(10 + after_ms), 0, MESSAGES_MAX)).unwrap();
+        assert_eq!(healthy.tasks[0].health(), v1::Health::Healthy);
+    }
+}
+
+#[test]
+fn other_amounts_are_in_force_at_once_and_reported() {
+    let mut hollow = hollow(TIMES);
+    send(&mut hollow, assign(1));
+    hollow.step(at(0), 0, MESSAGES_MAX);
+    hollow.step(at(10), 10, MESSAGES_MAX);
+    let larger = v1::Resources { cpu_millis: 200, ..v1::Resources::default() };
+    let mut desired = assign(1);
+    desired.assignments[0].resize =
+        Some(v1::ResizeOrder { order: 9, resources: Some(larger.clone()), signal: 0 });
+    send(&mut hollow, desired);
+    let step = hollow.step(at(20), 20, MESSAGES_MAX);
+    assert!(matches!(&step.events[..], [HollowEvent::Resized(_, resources)] if *resources == larger));
+    let status = report(step).unwrap().tasks[0].clone();
+    assert_eq!(status.resize.map(|resize| resize.order), Some(9));
 }
