@@ -9,6 +9,7 @@ mod garbage;
 mod hollow;
 mod idle;
 mod kv;
+mod lifecycle;
 mod list;
 mod logs;
 mod memory;
@@ -72,6 +73,12 @@ enum Bench {
     Names(names::NameBenchArguments),
     /// What other callers notice of one user who asks for far more than a share
     Overload(overload::OverloadArguments),
+    /// A changed file reaches every task of a service: time, commits, and how many tasks are away at once
+    Rollout(lifecycle::rollout::RolloutBenchArguments),
+    /// Other amounts for every task of a service in place, on hollow nodes
+    Resize(lifecycle::resize::ResizeBenchArguments),
+    /// A daemon job on hollow nodes: how fast its tasks start, also on nodes that join
+    Daemon(lifecycle::daemon::DaemonBenchArguments),
     /// What a cell writes while nothing happens
     Idle(idle::IdleArguments),
     /// From the start of a killed control process to its first placement
@@ -155,6 +162,9 @@ fn main() -> anyhow::Result<()> {
             Bench::Logs(arguments) => logs::run(&options, &arguments, &mut results).await,
             Bench::Names(arguments) => names::run(&options, &arguments, &mut results).await,
             Bench::Overload(arguments) => overload::run(&options, &arguments, &mut results).await,
+            Bench::Rollout(arguments) => lifecycle::rollout::run(&options, &arguments, &mut results).await,
+            Bench::Resize(arguments) => lifecycle::resize::run(&options, &arguments, &mut results).await,
+            Bench::Daemon(arguments) => lifecycle::daemon::run(&options, &arguments, &mut results).await,
             Bench::Idle(arguments) => idle::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,

@@ -10,37 +10,50 @@ use borough_proto::v1;
 
 /// A service of one micro workload task: it records its start in `folder` and listens on a port of the scheduler.
 pub(crate) fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
+    Ok(service("loadtest", name.to_owned(), 1, micro_task(&folder.join(name))?))
+}
+
+/// A micro workload task that records its start in `note`, and listens on a port of the scheduler.
+pub(crate) fn micro_task(note: &Path) -> anyhow::Result<v1::TaskSpec> {
     let program = std::env::current_exe()?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
     let command = vec![
         text(&program)?,
         "micro-task".to_owned(),
         "--note".to_owned(),
-        text(&folder.join(name))?,
+        text(note)?,
         "--port".to_owned(),
         "${PORT_MAIN}".to_owned(),
     ];
+    Ok(v1::TaskSpec {
+        command,
+        environment: BTreeMap::new(),
+        working_directory: None,
+        resources: Some(v1::Resources { cpu_millis: 5, memory_bytes: 8 << 20, ..v1::Resources::default() }),
+        ports: vec![main_port()],
+        health: Some(main_probe()),
+        grace_ms: 2_000,
+        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
+        weight: 1,
+        ..v1::TaskSpec::default()
+    })
+}
+
+/// The port `main`, with a number of the scheduler.
+pub(crate) fn main_port() -> v1::PortSpec {
+    v1::PortSpec { name: "main".to_owned(), number: None }
+}
+
+/// A health check that connects to the port `main`.
+pub(crate) fn main_probe() -> v1::HealthCheck {
     let probe = v1::health_check::Probe::Tcp(v1::TcpProbe { port: "main".to_owned() });
-    let health = v1::HealthCheck {
+    v1::HealthCheck {
         probe: Some(probe),
         interval_ms: 5_000,
         timeout_ms: 1_000,
         failures_max: 5,
         initial_grace_ms: 5_000,
-    };
-    let task = v1::TaskSpec {
-        command,
-        environment: BTreeMap::new(),
-        working_directory: None,
-        resources: Some(v1::Resources { cpu_millis: 5, memory_bytes: 8 << 20, ..v1::Resources::default() }),
-        ports: vec![v1::PortSpec { name: "main".to_owned(), number: None }],
-        health: Some(health),
-        grace_ms: 2_000,
-        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
-        weight: 1,
-        ..v1::TaskSpec::default()
-    };
-    Ok(service("loadtest", name.to_owned(), 1, task))
+    }
 }
 
 /// A task without a port and a health check, which takes so much of a processor and `memory_bytes`.

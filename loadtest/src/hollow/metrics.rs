@@ -12,10 +12,11 @@ use crate::result::{Stats, StatsSet as _};
 
 /// Counters of the embedded engine: their names in the output, and at `/metrics`.
 const COUNTERS: [(&str, &str); 3] = [
-    ("commits_per_s", "store_embedded_transactions_total"),
+    ("commits_per_s", TRANSACTIONS),
     ("mutations_per_s", "store_embedded_mutations_total"),
     ("batches_per_s", "store_embedded_batches_total"),
 ];
+const TRANSACTIONS: &str = "store_embedded_transactions_total";
 /// The lock of the gateway's mirror: its longest hold and its long ones since the start, for each use.
 const LOCK: &str = "borough_mirror_lock_";
 /// Attempts of transactions, with their names.
@@ -45,6 +46,13 @@ impl Samples {
         let missing = COUNTERS.iter().find(|(_, name)| !samples.contains_key(*name));
         ensure!(missing.is_none(), "{address} shows no {missing:?}");
         Ok(Self(samples))
+    }
+
+    /// How far the transactions of the embedded engine have risen since `before`, also those without an entry in the
+    /// journal.
+    pub(crate) fn transactions_since(&self, before: &Self) -> f64 {
+        let count = |samples: &Self| samples.0.get(TRANSACTIONS).copied().unwrap_or_default();
+        count(self) - count(before)
     }
 
     /// Adds to `stats` how fast the counters have risen since `before`, which was `time` ago. Transactions that were
@@ -96,6 +104,7 @@ mod tests {
         let mut stats = Stats::new();
         samples(30, 9).rates(&samples(10, 4), Duration::from_secs(4), &mut stats);
         let stats = json!(stats);
+        assert!((samples(30, 9).transactions_since(&samples(10, 4)) - 20.0).abs() < 0.1);
         assert_eq!(stats["commits_per_s"], 5.0);
         assert_eq!(stats["attempts_per_s"]["name=\"a\""], 1.25);
     }

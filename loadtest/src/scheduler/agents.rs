@@ -33,7 +33,7 @@ use crate::result::{Stats, StatsSet as _};
 use crate::system::{System, SystemOptions};
 
 /// The cell of a control process that the benchmark starts.
-pub(super) const CELL: &str = "bench";
+pub(crate) const CELL: &str = "bench";
 
 /// What the watcher has seen.
 #[derive(Clone, Default)]

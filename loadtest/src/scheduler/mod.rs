@@ -39,7 +39,7 @@ use crate::kv::EngineKind;
 use crate::result::{Results, Stats, StatsSet as _};
 use crate::runs::runs_stats;
 use crate::system::SystemOptions;
-pub(crate) use agents::store_check;
+pub(crate) use agents::{CELL, store_check};
 use catalog::WorkloadName;
 use run_cell::run_once;
 use workload::{Batch, Workload};
