@@ -75,8 +75,8 @@ pub(crate) async fn run(
     running_known(&cell, &job, nodes + arguments.joining, wait).await?;
     let begun = Counters::get(&fleet.shared.counters.begun) + Counters::get(&joined.shared.counters.begun);
     let (joined_violations, texts) = joined.shared.checker.violations();
-    joined.end().await;
     cell.end(time, nodes, &mut stats).await?;
+    joined.end().await;
     results.line("daemon", "hollow", stats.clone());
     ensure!(begun == u64::from(nodes + arguments.joining), "{begun} attempts began on the nodes");
     ensure!(joined_violations == 0, "{joined_violations} violations: {}", texts.join("; "));

@@ -78,7 +78,10 @@ impl LifecycleCell {
 
     /// Begins to measure.
     async fn cost_begin(&self) -> anyhow::Result<ChangeCost> {
-        Ok(ChangeCost { from_ms: SystemClock::shared().wall_ms(), look: self.look().await? })
+        // The time of the cell may lie behind that of this process. The cell was idle for longer than this.
+        let behind_ms = i64::try_from(SETTLE.as_millis() / 2)?;
+        let from_ms = SystemClock::shared().wall_ms() - behind_ms;
+        Ok(ChangeCost { from_ms, look: self.look().await? })
     }
 
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
@@ -111,11 +114,14 @@ impl LifecycleCell {
 
     /// Ends the cell. Adds what its nodes have counted, the commits of a time, and the broken rules of its store.
     async fn end(mut self, time: CommitTime, tasks: u32, stats: &mut Stats) -> anyhow::Result<()> {
-        if let Some(fleet) = self.fleet.take() {
-            fleet_stats(stats, &fleet)?;
-            fleet.end().await;
+        // The nodes stay until the control process has ended: a node whose session ends in order is tainted.
+        if let Some(fleet) = &self.fleet {
+            fleet_stats(stats, fleet)?;
         }
         self.system.control_end()?;
+        if let Some(fleet) = self.fleet.take() {
+            fleet.end().await;
+        }
         CommitCounts::read(&self.system, time).await?.stats(tasks, stats);
         store_check(&self.system, stats).await
     }
