@@ -3,15 +3,16 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use borough_proto::connect::NO_HELPER;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use futures::Stream;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::session::FoundAttempt;
 use super::slot::{StreamSlot, window_of};
 use crate::session::registry::{AgentAnswer, RegisteredSession};
-use crate::status::{status_refused, status_unavailable};
+use crate::status::{status_refused, status_unavailable, status_with};
 
 /// A stream of output.
 pub(super) type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Status>> + Send>>;
@@ -62,7 +63,7 @@ pub(super) async fn log_read(
                 AgentAnswer::Exec(_) | AgentAnswer::Result(_) => continue,
             };
             if !chunk.error.is_empty() {
-                yield Err(status_refused("LOG_REFUSED", chunk.error));
+                yield Err(error_status(chunk.error));
                 return;
             }
             let v1::LogChunk { stream, data, next, gone_bytes, end, times, .. } = chunk;
@@ -74,6 +75,14 @@ pub(super) async fn log_read(
             }
         }
     }))
+}
+
+/// What an agent refuses: something that does not exist, or anything else.
+fn error_status(error: String) -> Status {
+    if error.starts_with(NO_HELPER) {
+        return status_with(Code::NotFound, "HELPER_UNKNOWN", error, Default::default());
+    }
+    status_refused("LOG_REFUSED", error)
 }
 
 /// Cancels the request at the agent when the caller is gone.
@@ -88,5 +97,17 @@ impl Drop for Cancel {
         tokio::spawn(async move {
             session.send(ToAgent::LogCancel(v1::LogCancel { id })).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_does_not_exist_is_told_from_a_refusal() {
+        let unknown = error_status(format!("{NO_HELPER} \"nope\": it has none"));
+        assert_eq!(unknown.code(), Code::NotFound);
+        assert_eq!(error_status("the output is gone".to_owned()).code(), Code::FailedPrecondition);
     }
 }

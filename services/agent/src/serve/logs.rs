@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use borough_model::Name;
 use borough_proto::bounds::{STREAM_MESSAGE_COST, TEXT_BYTES_MAX, text_cut};
+use borough_proto::connect::NO_HELPER;
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
 use borough_shim::log::OutputStream;
@@ -115,7 +116,7 @@ fn helper_dir(state: &StateDir, id: &AttemptId, helper: &str) -> Result<Option<P
     let names: Vec<&str> = helpers.iter().map(|known| known.name.as_str()).collect();
     let has =
         if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-    Err(format!("this attempt has no helper {helper:?}: {has}"))
+    Err(format!("{NO_HELPER} {helper:?}: {has}"))
 }
 
 fn chunk_of(request: &v1::LogRequest, stream: OutputStream) -> v1::LogChunk {

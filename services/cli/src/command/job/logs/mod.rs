@@ -112,19 +112,23 @@ struct UnreadAttempts {
     all: usize,
     /// Those of which a gateway or an agent does not answer.
     unreachable: usize,
+    /// Those without the helper whose output is wanted, or without output.
+    unknown: usize,
 }
 
 impl UnreadAttempts {
     fn add(&mut self, code: Code) {
         self.all += 1;
         self.unreachable += usize::from(code == Code::Unreachable);
+        self.unknown += usize::from(code == Code::NotFound);
     }
 
     /// The code of the verb: that of `task logs` if every attempt failed like this.
     fn code(self) -> Code {
         match self {
             Self { all: 0, .. } => Code::Done,
-            Self { all, unreachable } if all == unreachable => Code::Unreachable,
+            Self { all, unreachable, .. } if all == unreachable => Code::Unreachable,
+            Self { all, unknown, .. } if all == unknown => Code::NotFound,
             _ => Code::Failed,
         }
     }
@@ -388,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_on_nodes_that_do_not_answer_have_the_code_of_task_logs() {
+    fn attempts_that_cannot_be_read_have_the_code_of_task_logs() {
         let of = |codes: &[Code]| {
             let mut unread = UnreadAttempts::default();
             codes.iter().for_each(|code| unread.add(*code));
@@ -397,6 +401,7 @@ mod tests {
         assert_eq!(of(&[]), Code::Done);
         assert_eq!(of(&[Code::Unreachable, Code::Unreachable]), Code::Unreachable);
         assert_eq!(of(&[Code::Unreachable, Code::Refused]), Code::Failed);
-        assert_eq!(of(&[Code::NotFound]), Code::Failed);
+        assert_eq!(of(&[Code::NotFound]), Code::NotFound);
+        assert_eq!(of(&[Code::NotFound, Code::Unreachable]), Code::Failed);
     }
 }
