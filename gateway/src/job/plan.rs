@@ -7,8 +7,8 @@ use std::time::Duration;
 use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
-    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
-    change_class, fields_fixed, member_check, member_fits, runs_alike, set_counts, set_holds, spec_diff,
+    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, Rollout, change_class,
+    fields_fixed, member_check, member_fits, runs_alike, set_counts, set_holds, spec_diff,
     spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutBegin, RolloutRules};
@@ -64,9 +64,7 @@ pub(super) fn after_warnings(state: &MirrorState, spec: &JobSpec) -> Vec<String>
     let warning = |after: &After| {
         let row = state.job_by_name(&spec.user, &after.job).filter(|row| !is_over(row))?;
         let other = state.spec_of(row)?;
-        let restart = &other.restart;
-        let is_endless = restart.mode == RestartMode::Always && restart.attempts_max.is_none();
-        is_endless.then(|| after_warning(&spec.user, after, other.kind))
+        other.restart.is_endless().then(|| after_warning(&spec.user, after, other.kind))
     };
     spec.after.iter().filter_map(warning).collect()
 }

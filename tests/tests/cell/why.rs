@@ -28,6 +28,22 @@ async fn a_failed_job_and_a_job_after_it_are_explained() {
     })
     .await;
     cell.borough(&["why", "later"]).await.ended(0).prints(never);
+    cell.borough(&["job", "status", "later"]).await.ended(0).prints(never);
+    // Who waits for such a job is told the same.
+    let again = cell.file("again.yaml", &batch("again", "['true']", "failing"));
+    let run = cell.borough(&["job", "run", &again]).await.ended(1);
+    run.warns(never).warns("hint: borough why tester/again");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_after_a_service_is_told_that_it_waits_in_vain() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", "name: web\ntask: {command: [sleep, 600], resources: {cpu: 20m}, grace: 100ms}\n").await;
+    let later = cell.file("later.yaml", &batch("later", "['true']", "web"));
+    cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
+    let why = cell.borough(&["why", "later"]).await.ended(0);
+    why.prints("waits for job web to succeed, and web never does: it runs until somebody stops it");
     cell.finish().await;
 }
 

@@ -60,6 +60,9 @@ pub enum WaitReason {
         known: bool,
         /// True if the other job has ended otherwise, so that this one never starts.
         never: bool,
+        /// True if the other job runs until somebody stops it.
+        #[serde(default)]
+        endless: bool,
     },
     /// All jobs that it starts after have ended. The controller is about to start it.
     AfterMet,

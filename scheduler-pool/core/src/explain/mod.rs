@@ -249,13 +249,16 @@ fn queue_limited(tables: &CellTables, entry: &CellJob, index: u32) -> Option<Wai
 /// The jobs that a job starts after, and that have not ended as they must.
 pub(crate) fn after_unmet(tables: &CellTables, user: &Name, afters: &[After]) -> Vec<WaitReason> {
     let unmet = |after: &After| {
-        let state = tables.job_named(user, &after.job).map(|row| row.state);
+        let other = tables.job_named(user, &after.job);
+        let state = other.map(|row| row.state);
+        let other = other.and_then(|row| tables.jobs.get(&row.id)?.spec_current());
         let decided = after_decide(std::slice::from_ref(after), |_| state);
         let wait = WaitReason::After {
             job: after.job.clone(),
             condition: after.condition,
             known: state.is_some(),
             never: matches!(decided, AfterDecision::Never(_)),
+            endless: other.is_some_and(|spec| spec.is_endless),
         };
         (decided != AfterDecision::Go).then_some(wait)
     };

@@ -269,6 +269,14 @@ impl fmt::Display for WaitReason {
                 write!(f, "never starts: job {job} had to succeed, and has ended otherwise")
             }
             Self::AfterCycle { cycle } => cycle_written(f, cycle),
+            Self::After { job, condition: AfterCondition::Succeeded, endless: true, .. } => write!(
+                f,
+                "waits for job {job} to succeed, and {job} never does: it runs until somebody stops it; accepted in \
+                 `after`: a batch job, or {{job: {job}, condition: finished}}"
+            ),
+            Self::After { job, condition: AfterCondition::Finished, endless: true, .. } => {
+                write!(f, "waits for job {job} to end, and {job} runs until somebody stops it")
+            }
             Self::After { job, condition: AfterCondition::Finished, .. } => {
                 write!(f, "waits for job {job} to end")
             }

@@ -42,6 +42,8 @@ pub struct PlanSpec {
     pub(crate) device_selectors: BTreeMap<String, CardSelector>,
     pub(crate) within: Option<Within>,
     pub(crate) exclusive_cores: bool,
+    /// Whether it runs until somebody stops it.
+    pub(crate) is_endless: bool,
     pub(crate) packages: Vec<String>,
     pub(crate) ports: Vec<PortSpec>,
     /// What its tasks take of allocs, if they are in some: `resources` and `resources_own` are nothing then.
@@ -88,6 +90,7 @@ impl PlanSpec {
         };
         Self {
             kind: spec.kind,
+            is_endless: spec.restart.is_endless(),
             min_member: spec.min_member,
             after: spec.after.clone(),
             constraints: spec.constraints_in_force().collect(),

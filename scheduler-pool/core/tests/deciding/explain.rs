@@ -1,8 +1,8 @@
 //! Explanations: their changes make tasks fit, and their text.
 
 use borough_model::job::{
-    After, AfterCondition, Constraint, ConstraintOperator, JobOutcome, JobState, PortSpec, TaskOverride,
-    Toleration, TolerationOperator,
+    After, AfterCondition, Constraint, ConstraintOperator, JobKind, JobOutcome, JobState, PortSpec,
+    RestartSpec, TaskOverride, Toleration, TolerationOperator,
 };
 use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeRow, Resources, TaskId, TaskState};
@@ -222,6 +222,26 @@ fn jobs_that_wait_for_each_other_never_start() {
     stored.job_change(JobId(2), |row| row.state = JobState::Running);
     let text = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms).to_string();
     expect!["waits for job two to succeed"].assert_eq(&text);
+}
+
+/// A service never succeeds, and ends only if somebody stops it.
+#[test]
+fn a_job_after_a_service_is_told_that_it_waits_in_vain() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    let mut service = spec("ann", "web", 1, 100, 64);
+    service.restart = RestartSpec::for_kind(JobKind::Service);
+    stored.job_submit(JobId(1), &service);
+    let mut explained = |condition| {
+        let mut later = spec("ann", "later", 1, 100, 64);
+        later.after = vec![After { job: name("web"), condition }];
+        stored.job_submit(JobId(2), &later);
+        stored.job_change(JobId(2), |row| row.state = JobState::Waiting);
+        explain(&stored.snapshot(0), JobId(2), 0, stored.now_ms).to_string()
+    };
+    expect!["waits for job web to succeed, and web never does: it runs until somebody stops it; accepted in `after`: a batch job, or {job: web, condition: finished}"]
+        .assert_eq(&explained(AfterCondition::Succeeded));
+    expect!["waits for job web to end, and web runs until somebody stops it"]
+        .assert_eq(&explained(AfterCondition::Finished));
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl RestartSpec {
         };
         Self { mode, attempts_max, backoff_initial_ms: 500, backoff_max_ms: 60_000, reset_after_ms: 120_000 }
     }
+
+    /// Returns true if no exit ends a task for good, so that its job runs until somebody stops it.
+    pub fn is_endless(&self) -> bool {
+        self.mode == RestartMode::Always && self.attempts_max.is_none()
+    }
 }
 
 impl HealthCheck {

@@ -148,9 +148,9 @@ impl KnownJob {
                 let by = self.stopped_by.as_ref().map(|user| format!(" by {user}"));
                 JobProgress::Lost(format!("{name} was stopped meanwhile{}", by.unwrap_or_default()))
             }
-            (Goal::Up, JobState::DependencyFailed) => JobProgress::Lost(format!(
-                "{name} never starts: a job in its `after` failed: borough why {name}"
-            )),
+            (Goal::Up, JobState::DependencyFailed) => {
+                JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
+            }
             (Goal::Up, _) if self.job.kind() == JobKind::Batch => JobProgress::Underway,
             (Goal::Up, JobState::Running) => self.up_progress(&name),
             _ => JobProgress::Underway,

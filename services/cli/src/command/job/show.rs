@@ -36,6 +36,12 @@ pub(super) async fn status(
     let answer = client.job_get(job).await?;
     let view = status_view(client, answer.job.unwrap_or_default(), answer.spec, shown).await?;
     printer.one(&view, JobStatusView::text)?;
+    let is_chosen = !shown.filter.states.is_empty() || !shown.filter.conditions.is_empty();
+    if is_chosen && view.tasks.is_empty() {
+        printer.remark(&format!(
+            "no task of job {job} is in such a state; all of them: borough job status {job}"
+        ));
+    }
     more_remark(view.next_page.as_deref(), "tasks", printer);
     Ok(Code::Done)
 }
@@ -59,10 +65,13 @@ pub(super) async fn status_view(
     });
     let next_page = next_page.await?;
     let counts = job.tasks.unwrap_or_default();
-    let pending = counts.pending > 0;
+    // The explanation of a job that never starts names the job that it waited for.
+    let never_starts = job.state() == JobState::DependencyFailed;
+    let pending = counts.pending > 0 || never_starts;
     // What runs may be unhealthy, or on a node that does not answer.
     let wanted = pending || counts.running > 0;
-    let explanations = if wanted && matches!(job.state(), JobState::Running | JobState::Waiting) {
+    let is_live = matches!(job.state(), JobState::Running | JobState::Waiting);
+    let explanations = if wanted && (is_live || never_starts) {
         client.task_explain(&named, None).await?.explanations
     } else {
         Vec::new()

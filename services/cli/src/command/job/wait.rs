@@ -75,7 +75,7 @@ pub(in crate::command) async fn wait(
         Err(_) => {
             let after = humantime::format_duration(limits.timeout.unwrap_or_default());
             let message = match progress.last() {
-                "" => format!("{job}: its state did not come within {after}"),
+                "" => format!("{job}: no answer about its state within {after}"),
                 last => format!("{last}; the wait ended after {after}"),
             };
             match absent {
@@ -299,6 +299,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
 
     /// The job can no longer reach its goal.
     async fn lost(&mut self, known: &KnownJob, text: String) -> Failure {
+        if known.job.state() == JobState::DependencyFailed {
+            return self.never_starts(known, text).await;
+        }
         let status = Some(format!("borough job status {}", self.job));
         if let Some(log) = self.failed_log.take() {
             // Nothing has failed of an attempt that was never healthy: its probe says most.
@@ -317,6 +320,14 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         let log = failing_log(self.client, self.job, known.failing()).await;
         let hint = [status, self.logs_hint(known)];
         Failure::new(Code::Failed, text).with_details(log).with_hint(joined(hint))
+    }
+
+    /// A job in its `after` has failed. The explanation says which.
+    async fn never_starts(&self, known: &KnownJob, text: String) -> Failure {
+        let explained = self.client.task_explain(self.job, None).await.unwrap_or_default().explanations;
+        let views = ExplanationView::all_of(&known.job, explained);
+        let details = explanations_text(&views).lines().map(str::to_owned).collect();
+        Failure::new(Code::Failed, text).with_details(details).with_hint(format!("borough why {}", self.job))
     }
 
     /// The progress deadline has passed. The job goes on, as after a time-out.

@@ -3,7 +3,7 @@
 
 use super::gang::gang_sources;
 use crate::field_error::FieldErrors;
-use crate::job::{ALLOC_COMMAND, JobKind, JobSpec, MEMBER_TASKS_MAX, RestartMode};
+use crate::job::{ALLOC_COMMAND, JobKind, JobSpec, MEMBER_TASKS_MAX};
 
 /// Refuses the fields that an alloc set does not have.
 pub(super) fn alloc_set_check(fields: &mut FieldErrors, spec: &JobSpec) {
@@ -29,9 +29,9 @@ pub(super) fn alloc_set_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let overrides = format!("{} tasks", spec.overrides.len());
     let accepted = "none in an alloc set: its allocs are alike, so that each can take any task";
     fields.require(spec.overrides.is_empty(), "overrides", overrides, accepted);
-    let always = spec.restart.mode == RestartMode::Always && spec.restart.attempts_max.is_none();
+    let endless = spec.restart.is_endless();
     let accepted = "`always` without a limit in an alloc set: it is held until it is stopped";
-    fields.require(always, "restart", "an end for good", accepted);
+    fields.require(endless, "restart", "an end for good", accepted);
     whole_node_parts_refuse(
         fields,
         spec,

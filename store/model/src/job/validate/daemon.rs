@@ -2,7 +2,7 @@
 
 use super::gang::{count_sources, gang_sources};
 use crate::field_error::FieldErrors;
-use crate::job::{JobKind, JobSpec, RestartMode};
+use crate::job::{JobKind, JobSpec};
 
 /// Why a daemon job takes no count.
 pub(in crate::job) const COUNT_ACCEPTED: &str = "none: a daemon job has one task on each node that matches, and as many tasks as \
@@ -30,7 +30,7 @@ pub(super) fn daemon_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let accepted = "none in a daemon job: nodes come and go, and so do the indexes of its tasks";
     let overrides = format!("{} tasks", spec.overrides.len());
     fields.related(&sources()).require(spec.overrides.is_empty(), "overrides", overrides, accepted);
-    let always = spec.restart.mode == RestartMode::Always && spec.restart.attempts_max.is_none();
+    let endless = spec.restart.is_endless();
     let accepted = "`always` without a limit in a daemon job: it serves its nodes until it is stopped";
-    fields.related(&kind()).require(always, "restart", "an end for good", accepted);
+    fields.related(&kind()).require(endless, "restart", "an end for good", accepted);
 }
