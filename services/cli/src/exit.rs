@@ -123,6 +123,12 @@ impl Failure {
         Self { message: lines.collect::<Vec<_>>().join("\n"), ..self }
     }
 
+    /// Puts the place before the message, such as a line of a job file.
+    #[must_use]
+    pub fn at(self, place: &str) -> Self {
+        Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
     /// Returns true if a gateway has refused this field.
     pub fn is_of_field(&self, field: &str) -> bool {
         self.code == Code::Usage && self.message.lines().any(|line| is_of_field(line, field))
@@ -293,6 +299,9 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
         }
         tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => (Code::NotAllowed, Some(TOKEN_HINT)),
         tonic::Code::DeadlineExceeded | tonic::Code::Unavailable => (Code::Unreachable, None),
+        tonic::Code::FailedPrecondition if refusal.reason == "CELL_CLOSED" => {
+            (Code::Refused, Some("borough cell list"))
+        }
         tonic::Code::FailedPrecondition
         | tonic::Code::Aborted
         | tonic::Code::AlreadyExists

@@ -29,6 +29,8 @@ pub struct Client {
     cell: String,
     user: String,
     request_id: Option<RequestId>,
+    /// The most that a call takes, if that is less than the deadline of the settings.
+    deadline_max: Option<Duration>,
 }
 
 struct CallShared {
@@ -61,7 +63,7 @@ impl Client {
         };
         let (cell, user) = (config.cell.clone(), config.user.clone());
         let shared = Arc::new(CallShared { config, authorization, pool, rng });
-        Ok(Self { shared, cell, user, request_id: None })
+        Ok(Self { shared, cell, user, request_id: None, deadline_max: None })
     }
 
     /// The same client for another cell.
@@ -74,6 +76,12 @@ impl Client {
     #[must_use]
     pub fn with_user(&self, user: impl Into<String>) -> Self {
         Self { user: user.into(), ..self.clone() }
+    }
+
+    /// The same client, with calls that take at most `most`. Calls never take longer than [`ClientConfig::deadline`].
+    #[must_use]
+    pub fn with_deadline_max(&self, most: Duration) -> Self {
+        Self { deadline_max: Some(most), ..self.clone() }
     }
 
     /// The same client, sending `id` with every mutation instead of a new one: for callers that store their intents.
@@ -100,6 +108,12 @@ impl Client {
 
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.shared.config
+    }
+
+    /// How long a call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        let whole = self.shared.config.deadline;
+        self.deadline_max.map_or(whole, |most| whole.min(most))
     }
 
     pub(crate) fn random_bits(&self) -> u64 {
@@ -130,7 +144,7 @@ impl Client {
         F: Fn(Channel, Request<M>) -> S,
         S: Future<Output = Result<Response<R>, Status>>,
     {
-        self.call_within(self.shared.config.deadline, method, message, send).await
+        self.call_within(self.deadline(), method, message, send).await
     }
 
     /// The same with its own deadline, for slower calls.
@@ -152,9 +166,9 @@ impl Client {
             // The last failure says more than that the time ran out.
             Err(_) => match std::mem::take(&mut *last.lock()) {
                 CallTries { busy: Some(status), .. } => Err(self.refused(&status)),
-                CallTries { count: 0, .. } => Err(self.deadline(method, deadline)),
+                CallTries { count: 0, .. } => Err(self.late(method, deadline)),
                 // A gateway may have taken the change, and be about to make it.
-                CallTries { under_way: true, .. } if !is_read(method) => Err(self.deadline(method, deadline)),
+                CallTries { under_way: true, .. } if !is_read(method) => Err(self.late(method, deadline)),
                 failed => Err(self.unreachable(failed)),
             },
         }
@@ -259,7 +273,7 @@ impl Client {
         ClientError::refused(status)
     }
 
-    pub(crate) fn deadline(&self, method: &'static str, deadline: Duration) -> ClientError {
+    pub(crate) fn late(&self, method: &'static str, deadline: Duration) -> ClientError {
         let gateways = self.shared.pool.addresses();
         ClientError::Deadline { method, deadline, gateways, changes: !is_read(method) }
     }

@@ -261,7 +261,7 @@ impl LogFollower {
             Some(stream) => stream,
             None => {
                 let (client, request) = (self.client.clone(), self.resumption.request.clone());
-                let deadline = client.config().deadline;
+                let deadline = client.deadline();
                 let send = rpc!(TaskServiceClient.read_logs);
                 let opening = tokio::time::timeout(deadline, client.attempt(request, &send));
                 let opened = match &mut self.outage {

@@ -242,7 +242,7 @@ impl Client {
         let messages = stream::iter([exec_request::Message::Open(open)]).chain(input);
         let requests = messages.map(|message| ExecRequest { message: Some(message) });
         let requests = Mutex::new(Some(requests));
-        let deadline = self.config().deadline;
+        let deadline = self.deadline();
         let send = |channel, request: tonic::Request<()>| {
             let (metadata, extensions, ()) = request.into_parts();
             let requests = requests.lock().take();
@@ -258,7 +258,7 @@ impl Client {
             }
         };
         let opened = tokio::time::timeout(deadline, self.attempt((), &send)).await;
-        let opened = opened.map_err(|_| self.deadline("Exec", deadline))?;
+        let opened = opened.map_err(|_| self.late("Exec", deadline))?;
         let opened = opened.map_err(|status| self.failed_once(status))?;
         Ok(items(self.clone(), opened))
     }

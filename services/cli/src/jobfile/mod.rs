@@ -23,7 +23,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use borough_model::Name;
-use borough_model::job::file::{Position, Problem, TreeNode, TreeValue};
+use borough_model::job::file::{Position, Problem, TreeNode, TreeValue, field_help};
 use borough_model::job::{JobSpec, Note};
 use borough_scheduler_core::ScoringProfile;
 
@@ -56,14 +56,20 @@ pub struct LoadedFile {
 
 impl LoadedFile {
     /// A line of a refusal by a gateway, such as `spec.queue: …`, with the place in the file instead of the request's
-    /// field.
+    /// field. What the model of a job refuses begins with the field alone.
     pub(crate) fn line_placed(&self, path: &Path, line: &str) -> Option<String> {
-        let line = line.strip_prefix("spec.")?;
-        let (field, _) = line.split_once(": ")?;
-        Some(match field_place(&self.tree, field) {
-            Some(at) => format!("{}:{}:{}: {line}", path_shown(path), at.line, at.column),
-            None => format!("{}: {line}", path_shown(path)),
-        })
+        let plain = line.strip_prefix("spec.").unwrap_or(line);
+        let (field, _) = plain.split_once(": ")?;
+        let is_field = plain.len() < line.len() || field_help(field).is_ok();
+        is_field.then(|| format!("{}: {plain}", self.place_shown(path, field)))
+    }
+
+    /// The file, with the line and the column of a field if they are known.
+    pub(crate) fn place_shown(&self, path: &Path, field: &str) -> String {
+        match field_place(&self.tree, field) {
+            Some(at) => format!("{}:{}:{}", path_shown(path), at.line, at.column),
+            None => path_shown(path),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use borough_model::job::FieldChange;
 use borough_model::job::file::file_value_text;
+use borough_model::job::is_fixed;
 use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
@@ -161,9 +162,46 @@ impl PlanView {
         }
     }
 
+    /// A field of the difference that a running job keeps.
+    pub(crate) fn kept_field(&self) -> Option<String> {
+        let changes = self.file_diff.iter().map(|change| change.path.raw());
+        changes.filter(|path| is_fixed(path)).map(str::to_owned).next()
+    }
+
     /// The changes for people. A gateway of an older version does not know the terms of the file.
     pub(crate) fn changes(&self) -> &[ChangedField] {
         if self.file_diff.is_empty() { &self.diff } else { &self.file_diff }
+    }
+
+    /// A line for each place. Tasks that differ in nothing else have one line together.
+    fn placements_text(&self) -> String {
+        let mut lines: Vec<(String, String, Vec<u32>)> = Vec::new();
+        for placed in &self.placements {
+            let ports = ports_text(&placed.ports);
+            let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
+            let held = if placed.held { ", once tasks there have left" } else { "" };
+            let again = if placed.again { " again" } else { "" };
+            let from = match placed.from.as_ref().map(Foreign::raw) {
+                None => String::new(),
+                Some(from) if from == placed.node.raw() => ", its node".to_owned(),
+                Some(_) => {
+                    placed.from.as_ref().map(|from| format!(", moved from {from}")).unwrap_or_default()
+                }
+            };
+            let alloc = placed.alloc.as_ref().map(|alloc| format!(" in alloc {alloc}")).unwrap_or_default();
+            let place = format!("{again}{alloc} on {}{from}{ports}{held}\n", placed.node);
+            let victims = victims_text(&placed.victims, None);
+            let alike = lines.iter_mut().find(|(known, _, _)| victims.is_empty() && *known == place);
+            match alike {
+                Some((_, _, indexes)) => indexes.push(placed.index),
+                None => lines.push((place, victims, vec![placed.index])),
+            }
+        }
+        let line = |(place, victims, indexes): (String, String, Vec<u32>)| {
+            let tasks = if indexes.len() == 1 { "task" } else { "tasks" };
+            format!("place {tasks} {}{place}{victims}", ranges(&indexes))
+        };
+        lines.into_iter().map(line).collect()
     }
 
     pub(crate) fn text(&self, style: &Style) -> String {
@@ -181,25 +219,7 @@ impl PlanView {
         }
         text.push_str(&self.rollout_text());
         text.push_str(&self.needs_text());
-        for placed in &self.placements {
-            let ports = ports_text(&placed.ports);
-            let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
-            let held = if placed.held { ", once tasks there have left" } else { "" };
-            let again = if placed.again { " again" } else { "" };
-            let from = match placed.from.as_ref().map(Foreign::raw) {
-                None => String::new(),
-                Some(from) if from == placed.node.raw() => ", its node".to_owned(),
-                Some(_) => {
-                    placed.from.as_ref().map(|from| format!(", moved from {from}")).unwrap_or_default()
-                }
-            };
-            let alloc = placed.alloc.as_ref().map(|alloc| format!(" in alloc {alloc}")).unwrap_or_default();
-            text.push_str(&format!(
-                "place task {}{again}{alloc} on {}{from}{ports}{held}\n",
-                placed.index, placed.node
-            ));
-            text.push_str(&victims_text(&placed.victims, None));
-        }
+        text.push_str(&self.placements_text());
         if !self.stopped.is_empty() {
             let tasks = if self.stopped.len() == 1 { "task" } else { "tasks" };
             text.push_str(&format!("stop {tasks} {}\n", ranges(&self.stopped)));

@@ -204,7 +204,7 @@ async fn open<F: WatchFeed>(
     feed: &F,
     resume: Option<Cursor>,
 ) -> Result<Streaming<F::Message>, Break> {
-    let opening = tokio::time::timeout(client.config().deadline, feed.open(client, resume));
+    let opening = tokio::time::timeout(client.deadline(), feed.open(client, resume));
     match opening.await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(status)) => Err(sort(client, status)),

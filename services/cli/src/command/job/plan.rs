@@ -1,6 +1,5 @@
 //! `job plan`: what `job run` would do, before anything happens.
 
-use borough_model::job::is_fixed;
 use borough_proto::convert::job_spec_to_message;
 
 use crate::args::{FileArguments, Global};
@@ -35,9 +34,10 @@ pub(super) async fn plan(
         printer.remark(&format!("to do exactly this: borough job run{check} {file}"));
     }
     // Another job of the name takes what a running one keeps. It gets no more quota, and no cell opens for it.
-    if view.refusal.is_some() && view.file_diff.iter().any(|change| is_fixed(change.path.raw())) {
+    if let Some(field) = view.kept_field().filter(|_| view.refusal.is_some()) {
         let job = format!("{}/{}", view.user, view.name);
-        printer.remark(&run_in_place(&job, &path_shown(&arguments.file)));
+        let place = loaded.place_shown(&arguments.file, &field);
+        printer.remark(&format!("{place}: {}", run_in_place(&job, &path_shown(&arguments.file))));
     }
     if view.refusal.is_some() {
         return Ok(Code::WouldBeRefused);

@@ -1,5 +1,6 @@
 //! `job run`, `job scale` and `job stop`: make a change and wait for its effect.
 
+use std::path::Path;
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef, TaskFilter};
@@ -15,7 +16,7 @@ use super::wait::{Waited, wait};
 use crate::args::{Global, RunArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::jobfile::path_shown;
+use crate::jobfile::{LoadedFile, path_shown};
 use crate::output::{
     EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table, version_changes_since,
 };
@@ -31,6 +32,16 @@ pub(super) enum WaitMode {
 impl From<WaitArguments> for WaitMode {
     fn from(wait: WaitArguments) -> Self {
         if wait.detach { Self::Detached } else { Self::Until(wait.timeout.into()) }
+    }
+}
+
+impl WaitMode {
+    /// A client with calls that take no longer than the whole wait.
+    fn bounded(&self, client: &Client) -> Client {
+        match self {
+            Self::Until(WaitLimits { timeout: Some(timeout), .. }) => client.with_deadline_max(*timeout),
+            Self::Until(_) | Self::Detached => client.clone(),
+        }
     }
 }
 
@@ -51,12 +62,11 @@ pub(super) async fn run(
     let client = connect::cell_client(global).await?;
     let checked = arguments.check_revision.unwrap_or_default();
     let expected = ExpectedJob { id: checked.id, revision: checked.revision };
-    let file = path_shown(&arguments.file.file);
-    let submitted = submit(&client, job_spec_to_message(&loaded.spec), expected, printer).await;
-    let submitted = submitted.map_err(|refused| refused.failure(&file));
-    let submitted = submitted.map_err(|failure| refusal_placed(failure, &arguments.file.file, &loaded))?;
     let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
+    let client = wait.bounded(&client);
+    let submitted = submit(&client, job_spec_to_message(&loaded.spec), expected, printer).await;
+    let submitted = submitted.map_err(|refused| refused.placed(&arguments.file.file, &loaded))?;
     submitted.wait(&client, wait, printer).await
 }
 
@@ -71,11 +81,23 @@ pub(super) struct Unsubmitted {
     failure: Failure,
     /// The job that has to end before the spec can be run, as `USER/JOB`.
     in_the_way: Option<String>,
+    /// The field that a running job keeps, if the plan of the spec shows one.
+    kept_field: Option<String>,
     /// Whether somebody has changed the job since the revision that the change is for.
     is_stale: bool,
 }
 
 impl Unsubmitted {
+    /// The failure at its place in a job file, with the commands that run the file all the same.
+    fn placed(mut self, path: &Path, loaded: &LoadedFile) -> Failure {
+        let place = self.kept_field.take().map(|field| loaded.place_shown(path, &field));
+        let failure = self.failure(&path_shown(path));
+        match place {
+            Some(place) => failure.at(&place),
+            None => refusal_placed(failure, path, loaded),
+        }
+    }
+
     /// The failure, with the commands that run `file` all the same.
     pub(super) fn failure(self, file: &str) -> Failure {
         match self.in_the_way {
@@ -158,27 +180,33 @@ async fn refused(client: &Client, spec: JobSpec, expected: &ExpectedJob, error: 
     if !since.is_empty() {
         let mut details = vec![format!("what has changed since revision {}:", expected.revision)];
         details.extend(since.lines().map(|line| format!("  {line}")));
-        return Unsubmitted { failure: failure.with_details(details), in_the_way, is_stale: true };
+        return Unsubmitted {
+            failure: failure.with_details(details),
+            in_the_way,
+            kept_field: None,
+            is_stale: true,
+        };
     }
     let is_stale = false;
     if !conflict {
-        return Unsubmitted { failure, in_the_way, is_stale };
+        return Unsubmitted { failure, in_the_way, kept_field: None, is_stale };
     }
     let cell = client.cell().to_owned();
     let Ok(plan) = client.job_plan(spec.clone()).await else {
-        return Unsubmitted { failure, in_the_way, is_stale };
+        return Unsubmitted { failure, in_the_way, kept_field: None, is_stale };
     };
     let view = PlanView::new(&spec, &cell, plan);
     let diff = changes_text(view.changes(), &Style::default());
     if diff.is_empty() {
-        return Unsubmitted { failure, in_the_way, is_stale };
+        return Unsubmitted { failure, in_the_way, kept_field: None, is_stale };
     }
     // The message repeats the difference for programs that show nothing else. The plan names the job.
     let first = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
     let named = view.refusal.as_ref().filter(|_| differs).map(ToString::to_string);
     let failure = Failure::new(failure.code(), named.unwrap_or(first))
         .with_details(diff.lines().map(str::to_owned).collect());
-    Unsubmitted { failure, in_the_way, is_stale }
+    let kept_field = view.kept_field().filter(|_| differs);
+    Unsubmitted { failure, in_the_way, kept_field, is_stale }
 }
 
 /// What others have changed in a job since the revision that a change was made for; empty if that is not known.
@@ -230,6 +258,7 @@ pub(super) async fn scale(
     wait_for: WaitMode,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    let client = &wait_for.bounded(client);
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
     if let WaitMode::Until(limits) = wait_for {
         let waited = wait(client, job, Goal::Up, limits, printer).await?;
@@ -247,6 +276,7 @@ pub(super) async fn stop(
     wait_for: WaitMode,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    let client = &wait_for.bounded(client);
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
     if let WaitMode::Until(limits) = wait_for {
         stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
