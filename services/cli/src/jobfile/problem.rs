@@ -43,9 +43,13 @@ pub enum JobFileError {
         /// In the order of the file.
         problems: Vec<Problem>,
     },
-    /// The Jsonnet program has no value, or not within its bounds. The text says where and why.
-    #[error("{}: {problem}", shown(path))]
-    Jsonnet { path: PathBuf, problem: String },
+    /// The Jsonnet program has no value, or not within its bounds. The text says why.
+    #[error("{place}: {problem}")]
+    Jsonnet {
+        /// The file, with line and column if they are known.
+        place: String,
+        problem: String,
+    },
 }
 
 /// What a file without a job has.

@@ -274,7 +274,7 @@ fn broken_syntax_has_a_place() {
     );
     check(
         &yaml_problems("name: web\n\tcount: 1\n"),
-        &expect!["job.yaml:1:7: a tab cannot indent YAML; use spaces"],
+        &expect!["job.yaml:2:1: a tab cannot indent YAML; use spaces"],
     );
     check(
         &json_problems("{\n  \"name\": \"web\",\n}"),
@@ -405,7 +405,7 @@ fn yaml_is_refused_in_words_of_job_files() {
     );
     check(
         &yaml_problems("name: a\n\ttask: b\n"),
-        &expect!["job.yaml:1:7: a tab cannot indent YAML; use spaces"],
+        &expect!["job.yaml:2:1: a tab cannot indent YAML; use spaces"],
     );
 }
 

@@ -40,10 +40,63 @@ fn refusal(error: &serde_saphyr::Error, file: &str) -> Problem {
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
     let place = at.filter(|_| message.contains("unexpected character"));
-    match place.and_then(|place| character_find(place, file)) {
-        Some((place, character)) => Problem::at(Some(place), character_words(character)),
-        None => Problem::at(at, own_words(message)),
+    if let Some((place, character)) = place.and_then(|place| character_find(place, file)) {
+        return Problem::at(Some(place), character_words(character));
     }
+    let words = own_words(message);
+    // The library says where it gave up, which may be far from the cause.
+    let cause = match words.as_str() {
+        TAB => tab_find(file),
+        QUOTE => quote_open_find(file).map(|offset| (offset, QUOTE_OPEN)),
+        _ => None,
+    };
+    match cause {
+        Some((offset, words)) => Problem::at(Some(Position::of(file, offset)), words.to_owned()),
+        None => Problem::at(at, words),
+    }
+}
+
+/// Said of a tab before the text of a line.
+const TAB: &str = "a tab cannot indent YAML; use spaces";
+/// Said of quotes if the library does not say more.
+const QUOTE: &str = "a quote that is not closed, or a text that goes on behind one";
+const QUOTE_OPEN: &str = "a quote that is not closed";
+
+/// The first tab that indents a line.
+fn tab_find(file: &str) -> Option<(usize, &'static str)> {
+    let mut line_begin = 0;
+    for line in file.split_inclusive('\n') {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        if line.get(spaces..)?.starts_with('\t') && !line.trim().is_empty() {
+            return Some((line_begin + spaces, TAB));
+        }
+        line_begin += line.len();
+    }
+    None
+}
+
+/// The quote that is still open at the end of the file. A quote begins a text only where a value may begin.
+fn quote_open_find(file: &str) -> Option<usize> {
+    let (mut open, mut before, mut escaped) = (None, '\n', false);
+    let mut is_comment = false;
+    for (offset, character) in file.char_indices() {
+        match open {
+            _ if is_comment => is_comment = character != '\n',
+            Some((_, '"')) if escaped => escaped = false,
+            Some((_, '"')) if character == '\\' => escaped = true,
+            Some((_, quote)) if character == quote => open = None,
+            Some(_) => {}
+            None if character == '#' && before.is_whitespace() => is_comment = true,
+            None if matches!(character, '"' | '\'')
+                && (before.is_whitespace() || "[{,(".contains(before)) =>
+            {
+                open = Some((offset, character));
+            }
+            None => {}
+        }
+        before = character;
+    }
+    open.map(|(offset, _)| offset)
 }
 
 /// The character that cannot stand in a text, and its place. The library says where the text begins.
@@ -78,19 +131,17 @@ fn character_words(character: char) -> String {
 }
 
 /// What a part of the library's message means, in words for the author of a job file. The first that fits counts.
-const OWN_WORDS: [(&[&str], &str); 12] = [
+const OWN_WORDS: [(&[&str], &str); 13] = [
     (&["multiple YAML documents"], "a second YAML document begins here; a job file describes one job"),
     (&["unknown anchor"], "the alias names no anchor that stands before it"),
-    (&["found a tab", "tabs disallowed", "tab cannot"], "a tab cannot indent YAML; use spaces"),
+    (&["recursive references"], "the alias stands within the value of its own anchor"),
+    (&["found a tab", "tabs disallowed", "tab cannot"], TAB),
     (
         &["unknown escape"],
         r#"an unknown escape in double quotes; accepted: \n, \t, \\, \" and other escapes of JSON"#,
     ),
     (&["surrogate", "hexadecimal", "Unicode"], "an escape in double quotes that names no character"),
-    (
-        &["quoted scalar", "unclosed quote", "quote"],
-        "a quote that is not closed, or a text that goes on behind one",
-    ),
+    (&["quoted scalar", "unclosed quote", "quote"], QUOTE),
     (&["bracket", "flow ", "Flow"], "a bracket is not closed, or another one closes it"),
     (
         &["mapping values", "mapping keys", "illegal placement of ':'", "simple key"],
@@ -291,6 +342,14 @@ mod tests {
             ("name: \"a\u{1b}[31m\"\n", "1:9", format!("the character \\u{{1b}} {cannot}")),
             ("name: @web\n", "1:7", format!("'@' {quotes}")),
             ("name: `web`\n", "1:7", format!("'`' {quotes}")),
+            ("name: x\n\ttask: {command: [a]}\n", "2:1", TAB.to_owned()),
+            ("name: \"x\ntask: 3\n", "1:7", QUOTE_OPEN.to_owned()),
+            ("name: it's # don't\ntask: {command: ['a\\', b]}\nkind: 'x\n", "3:7", QUOTE_OPEN.to_owned()),
+            (
+                "name: x\ntask: &t {command: [a], helpers: *t}\n",
+                "2:34",
+                "the alias stands within the value of its own anchor".to_owned(),
+            ),
         ] {
             let problems = yaml_read(text).unwrap_err();
             let told: Vec<_> = problems

@@ -3,9 +3,12 @@
 
 mod child;
 mod imports;
+mod parameters;
+mod report;
 
 pub use child::evaluate;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -14,7 +17,8 @@ use borough_model::job::file::{Position, TreeKey, TreeNode, TreeValue};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
-use super::problem::JobFileError;
+use self::report::{JsonnetProblem, problem_of};
+use super::problem::{JobFileError, shown as path_shown};
 use super::{LoadOptions, json};
 
 /// Wall time of an evaluation.
@@ -30,17 +34,31 @@ pub(super) async fn jsonnet_read(
     source: &str,
     options: &LoadOptions,
 ) -> Result<TreeNode, JobFileError> {
-    let failed = |problem: String| JobFileError::Jsonnet { path: path.to_owned(), problem };
-    let text = evaluated(path, options).await.map_err(failed)?;
+    let failed =
+        |problem: JsonnetProblem| JobFileError::Jsonnet { place: problem.place, problem: problem.text };
+    let whole = |text| failed(JsonnetProblem { place: path_shown(path), text });
+    let text = match evaluated(path, options).await.map_err(whole)? {
+        Evaluation::Value(text) => text,
+        Evaluation::Report(report) => return Err(failed(problem_of(&report, path, source))),
+    };
     let mut tree = json::json_read(&text).map_err(|problems| {
         let first = problems.first().map(|problem| problem.message.clone()).unwrap_or_default();
-        failed(format!("the rendered JSON cannot be read: {first}"))
+        whole(format!("the rendered JSON cannot be read: {first}"))
     })?;
     guess_places(&mut tree, source, None);
     Ok(tree)
 }
 
-async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String> {
+/// What the evaluating process says.
+enum Evaluation {
+    /// The value of the file, as JSON.
+    Value(String),
+    /// What is wrong with the file, in the evaluator's words.
+    Report(String),
+}
+
+/// Evaluates the file. The error says which limit has ended it.
+async fn evaluated(path: &Path, options: &LoadOptions) -> Result<Evaluation, String> {
     let mut command = Command::new(&options.evaluator);
     command.arg("__evaluate-jsonnet");
     for (flag, pairs) in [("--ext-str", &options.ext_str), ("--tla-str", &options.tla_str)] {
@@ -69,7 +87,13 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
         return Err(format!("renders to more than {} MiB", OUTPUT_BYTES_MAX >> 20));
     }
     let status = status.map_err(|error| format!("its evaluation was lost: {error}"))?;
-    if status.success() { Ok(stdout.text) } else { Err(ending(status, stderr.text.trim())) }
+    match stderr.text.trim() {
+        _ if status.success() => Ok(Evaluation::Value(stdout.text)),
+        report if status.signal().is_none() && !report.is_empty() => {
+            Ok(Evaluation::Report(report.to_owned()))
+        }
+        message => Err(ending(status, message)),
+    }
 }
 
 /// The output of a process, as far as it was read.
@@ -90,13 +114,11 @@ async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> BoundedT
     BoundedText { text: String::from_utf8_lossy(&bytes).into_owned(), is_cut }
 }
 
-/// Why there is no value: the error of the evaluation, or the limit that ended it.
+/// The limit that ended the evaluation.
 fn ending(status: ExitStatus, message: &str) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
     const CPU_LIMIT_SIGNAL: i32 = 24;
     match status.signal() {
-        None if message.is_empty() => format!("has no value ({status})"),
-        None => explained(message),
+        None => format!("has no value ({status})"),
         Some(CPU_LIMIT_SIGNAL) => {
             format!("loops, or takes more than {} s of processor time", child::CPU_SECONDS_MAX)
         }
@@ -106,46 +128,6 @@ fn ending(status: ExitStatus, message: &str) -> String {
         Some(_) if message.contains("overflowed its stack") => "is nested too deeply".to_owned(),
         Some(signal) => format!("its evaluation was ended by signal {signal}"),
     }
-}
-
-/// The evaluator's report without its label, in this program's terms: the problem, then its place and the calls that
-/// led there.
-fn explained(report: &str) -> String {
-    let report = report.strip_prefix("error: ").unwrap_or(report);
-    if let Some(calls) = report.strip_prefix("stack overflow") {
-        let calls = calls_once(calls);
-        return format!("recurses without end, or more than {} levels deep{calls}", child::FRAMES_MAX);
-    }
-    if let Some(calls) = report.strip_prefix("infinite recursion") {
-        return format!("a value that needs itself{calls}");
-    }
-    // What the caller can give from outside, with the option that gives it.
-    let (first, rest) =
-        report.split_once('\n').map_or((report, String::new()), |(first, rest)| (first, format!("\n{rest}")));
-    let parameter = first.strip_prefix("parameter `").and_then(|name| name.strip_suffix("` is not bound"));
-    let variable = first.strip_prefix("unknown external variable \"").and_then(|name| name.strip_suffix('"'));
-    match (parameter, variable) {
-        (Some(name), _) => {
-            format!("the parameter {name} has no value; give one with --tla-str {name}=VALUE{rest}")
-        }
-        (_, Some(name)) => {
-            format!("the external variable {name} has no value; give one with --ext-str {name}=VALUE{rest}")
-        }
-        _ => report
-            .replace(" not found in search path", ": no such file beside the job file")
-            .replace("failed to import", "cannot import"),
-    }
-}
-
-/// The calls that led to an error, each run of equal ones once.
-fn calls_once(calls: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    for call in calls.trim_end().split("\nnote: ").filter(|call| !call.starts_with("...")) {
-        if kept.last() != Some(&call) {
-            kept.push(call);
-        }
-    }
-    kept.join("\nnote: ")
 }
 
 /// Gives each entry the place of its key in the source if the key occurs there exactly once, and else its parent's
@@ -187,16 +169,6 @@ fn key_place(source: &str, key: &str) -> Option<Position> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_recursion_is_shown_once() {
-        let call = "\nnote: while evaluating call to `f`\n --> a:1";
-        let report = format!("error: stack overflow{call}{call}\nnote: ... 395 items hidden ...{call}2");
-        let shown = format!("recurses without end, or more than 400 levels deep{call}{call}2");
-        assert_eq!(explained(&report), shown);
-        let itself = explained("error: infinite recursion\nnote: while evaluating variable `x`");
-        assert_eq!(itself, "a value that needs itself\nnote: while evaluating variable `x`");
-    }
 
     #[test]
     fn a_key_that_stands_once_has_a_place() {
