@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::foreign_field::{OwnField, own_field};
 use super::schema::plain;
 use super::suggest::nearest;
 use super::{FieldInfo, fields_flat};
@@ -39,14 +40,17 @@ pub struct HelpError {
     pub near: Option<String>,
     /// The fields at the place where the path ends.
     pub accepted: Vec<String>,
+    /// What is done instead, for a field of other systems that this one has not.
+    pub instead: Option<&'static str>,
 }
 
 impl HelpError {
     /// What would be right: the near field, or all at the place.
     fn right(&self) -> String {
-        match &self.near {
-            Some(near) => format!(", did you mean {near:?}?"),
-            None => format!("; accepted: {}", self.accepted.join(", ")),
+        match (&self.near, self.instead) {
+            (Some(near), _) => format!(", did you mean {near:?}?"),
+            (None, Some(instead)) => format!(": {instead}"),
+            (None, None) => format!("; accepted: {}", self.accepted.join(", ")),
         }
     }
 }
@@ -131,13 +135,19 @@ fn unknown(path: &str, name: &str, place: &FieldHelp, all: &FieldHelp) -> HelpEr
     let names: Vec<&str> = place.inner.iter().map(FieldHelp::name).collect();
     let below = all.below();
     let elsewhere = || below.iter().find(|field| field.name() == name).map(|field| field.path.clone());
-    let near = nearest(name, &names).map(|near| within(&place.path, near)).or_else(elsewhere);
+    let (foreign, instead) = match own_field(name) {
+        Some(OwnField::Is(path)) => (Some(path.to_owned()), None),
+        Some(OwnField::Absent(instead)) => (None, Some(instead)),
+        None => (None, None),
+    };
+    let near = || nearest(name, &names).map(|near| within(&place.path, near)).or_else(elsewhere);
+    let near = if instead.is_some() { None } else { foreign.or_else(near) };
     let mut accepted: Vec<String> = names.into_iter().map(|name| within(&place.path, name)).collect();
     if accepted.is_empty() {
         accepted.push(format!("{} alone, which has no fields", place.path));
     }
     accepted.truncate(LISTED_MAX);
-    HelpError { path: path.to_owned(), near, accepted }
+    HelpError { path: path.to_owned(), near, accepted, instead }
 }
 
 fn infos_help(outer: &str, fields: &'static [FieldInfo]) -> Vec<FieldHelp> {
@@ -310,6 +320,21 @@ mod tests {
         assert_eq!(of("task.ports[1].name").path, "task.ports.name");
         assert_eq!(of("overrides[0].weight").path, "overrides.weight");
         assert_eq!(of("overrides.0.weight").path, "overrides.weight");
+    }
+
+    #[test]
+    fn a_field_of_another_system_leads_to_its_own_or_says_what_is_done() {
+        let refused = |path: &str| field_help(path).unwrap_err().to_string();
+        assert_eq!(refused("replicas"), "no field \"replicas\" in a job file, did you mean \"count\"?");
+        assert!(
+            refused("image")
+                .starts_with("no field \"image\" in a job file: a task runs a program of its node")
+        );
+        assert!(
+            refused("spec.count").contains("a job file has its fields at the top"),
+            "{}",
+            refused("spec.count")
+        );
     }
 
     #[test]

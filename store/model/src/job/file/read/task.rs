@@ -158,6 +158,10 @@ pub(crate) fn ports_read(
 }
 
 fn port_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> PortSpec {
+    if let TreeValue::Number(_) = item.node.value {
+        reader.refuse(item, "a name such as http; a number has a name too: {http: 20080}");
+        return PortSpec { name: reader.name_stand_in(), number: None };
+    }
     let TreeValue::Map(_) = item.node.value else {
         return PortSpec { name: reader.name_or_stand_in(item), number: None };
     };
