@@ -38,19 +38,19 @@ pub struct DevArguments {
     #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
     pub remove: bool,
     /// Answer gRPC on this port of 127.0.0.1; 0: any, the last one if it is free [default: the last one; at first 7400]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX))]
     pub port: Option<u16>,
     /// Answer HTTP on this port of 127.0.0.1; 0: any, the last one if it is free [default: the last one; at first 7401]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX))]
     pub http_port: Option<u16>,
     /// Answer DNS on this port of 127.0.0.1; 0: any [default: the last one; at first 7453, or any]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX))]
     pub dns_port: Option<u16>,
     /// Answer the catalogue of names on this port of 127.0.0.1; 0: any [default: the last one; at first 7404, or any]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX))]
     pub names_port: Option<u16>,
     /// Answer xDS on this port of 127.0.0.1; 0: any [default: the last one; at first 7405, or any]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(0..=u16::MAX))]
     pub xds_port: Option<u16>,
     #[command(flatten)]
     pub zone: ZoneArguments,

@@ -14,7 +14,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde::Serialize;
 
-use super::{failed, files_follow, files_private};
+use super::{failed, files_follow, files_private, there_already};
 use crate::args::{IssuerArguments, UserTokenArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, time};
@@ -166,10 +166,7 @@ pub(super) fn new_file(path: &Path, mode: u32, text: &str) -> Result<(), Failure
         file.sync_all()
     };
     write().map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::new(Code::Refused, format!("{} is there already", path.display()))
-                .with_hint("name another file: the program never writes over a key or a token")
-        }
+        io::ErrorKind::AlreadyExists => there_already(path),
         _ => failed(&format!("cannot write {}", path.display()), &error),
     })
 }

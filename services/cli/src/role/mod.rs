@@ -14,7 +14,7 @@ pub(crate) mod store;
 pub(crate) mod token;
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use borough_kv::{Database, EngineState, ErrorCode, KvError};
@@ -119,6 +119,12 @@ fn start_failed(db: &Database, error: &(dyn std::error::Error + 'static)) -> Fai
         EngineState::Stopped(error) => store_stopped(&error),
         _ => failed("cannot start", error),
     }
+}
+
+/// Refuses to write over a file.
+fn there_already(path: &Path) -> Failure {
+    Failure::new(Code::Refused, format!("{} is there already", path.display()))
+        .with_hint("name another file: the program never writes over a key or a token")
 }
 
 /// A failure of a role, with its causes on one line.

@@ -10,7 +10,7 @@ use borough_kv::secret::{Secret, SecretError};
 use borough_model::Name;
 use borough_store::error_chain;
 
-use super::{files_follow, files_private};
+use super::{files_follow, files_private, there_already};
 use crate::args::{Global, NodeTokenArguments};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -37,6 +37,11 @@ pub(super) fn node_secret_read(path: &Path) -> Result<Secret, Failure> {
 }
 
 fn secret_failure(error: SecretError) -> Failure {
+    if let SecretError::Io { path, source } = &error
+        && source.kind() == std::io::ErrorKind::AlreadyExists
+    {
+        return there_already(path);
+    }
     let code = match error {
         SecretError::Io { .. } => Code::Failed,
         _ => Code::Refused,

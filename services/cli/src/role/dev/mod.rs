@@ -2,6 +2,7 @@
 //! agents as separate processes. It listens on loopback only, and only serves callers that can read the token file.
 
 mod absent;
+mod closed;
 mod layout;
 mod nodes;
 mod remove;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::absent::{absent_nodes, absent_text};
+use self::closed::{closed_cells, closed_text};
 use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
@@ -129,6 +131,17 @@ fn moved_text(agents: usize) -> Option<String> {
     (agents > 0).then(|| format!("the gateway has another address: {again} started again; their tasks go on"))
 }
 
+/// What helps if another program listens on a port of the dev cell.
+const PORT_HINT: &str =
+    "another program listens there; to take ports that are free: borough dev --port 0 --http-port 0";
+
+/// Returns true if a start failed because an address is in use.
+fn is_address_taken(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut causes = causes.filter_map(|error| error.downcast_ref::<std::io::Error>());
+    causes.any(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+}
+
 /// A dev cell, from its open store to its end.
 struct DevCell<'a> {
     layout: &'a Layout,
@@ -169,13 +182,18 @@ impl DevCell<'_> {
         let db = Database::new(store.engine());
         let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await.into_iter();
         let absent: Vec<_> = absent.map(|node| node.ended(&stranded)).collect();
+        let closed = closed_cells(&db, &arguments.cells).await;
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
             .into_iter()
+            .filter(|node| !closed.iter().any(|cell| cell.name == node.cell))
             .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
             .collect();
         printer.greeting(&self.greeting(grpc, http, &names));
         if let Some(text) = absent_text(&absent, &arguments.cells) {
+            printer.remark(&text);
+        }
+        if let Some(text) = closed_text(&closed) {
             printer.remark(&text);
         }
         let signal = match role_end(&db, signals.next()).await {
@@ -273,7 +291,10 @@ impl DevCell<'_> {
             clock: Arc::clone(clock),
             rng: Arc::clone(rng),
         };
-        Control::start(config).await.map_err(|error| start_failed(&db, &error))
+        Control::start(config).await.map_err(|error| {
+            let failure = start_failed(&db, &error);
+            if is_address_taken(&error) { failure.with_hint(PORT_HINT) } else { failure }
+        })
     }
 
     /// Writes what the next start and the client's verbs read.
