@@ -143,8 +143,7 @@ impl FromStr for WhyTarget {
     fn from_str(text: &str) -> Result<Self, String> {
         match *text.split('/').collect::<Vec<_>>().as_slice() {
             [job] => Ok(Self { job: target(None, job)?, index: None }),
-            // A name never begins with a digit, so what does is an index.
-            [job, index] if index.starts_with(|first: char| first.is_ascii_digit()) => {
+            [job, index] if begins_index(index) => {
                 Ok(Self { job: target(None, job)?, index: Some(number(index)?) })
             }
             [user, job] => Ok(Self { job: target(Some(user), job)?, index: None }),
@@ -152,6 +151,11 @@ impl FromStr for WhyTarget {
             _ => Err("accepted: JOB, JOB/INDEX, USER/JOB or USER/JOB/INDEX".to_owned()),
         }
     }
+}
+
+/// A name begins with neither a digit nor a sign, so what does is an index.
+fn begins_index(text: &str) -> bool {
+    text.trim_start_matches(['-', '+']).starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// Whether `index` behind a job names one of its tasks. A name never begins with a digit.
@@ -175,7 +179,9 @@ fn checked(what: &str, name: &str) -> Result<(), String> {
 
 fn number(index: &str) -> Result<u32, String> {
     let last = COUNT_MAX.saturating_sub(1);
-    let found = index.parse().ok().filter(|&number| number <= last);
+    // `+1` reads as one more, which no index means.
+    let plain = Some(index).filter(|index| !index.starts_with('+'));
+    let found = plain.and_then(|index| index.parse().ok()).filter(|&number| number <= last);
     found.ok_or_else(|| format!("the index {}; accepted: 0 to {last}", value_shown(index)))
 }
 
@@ -211,6 +217,10 @@ mod tests {
         assert_eq!(index("web/2"), Some(2));
         assert_eq!(index("bob/web"), None);
         assert_eq!(index("bob/web/2"), Some(2));
+        for wrong in ["web/-1", "web/+1", "web/4294967296"] {
+            let refused = wrong.parse::<WhyTarget>().unwrap_err();
+            assert!(refused.starts_with("the index ") && refused.contains("accepted: 0 to "), "{refused}");
+        }
     }
 
     #[test]

@@ -31,7 +31,11 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
         Some(TargetError::IsJob { job }) => Some(what.task_verb(job, line)),
         Some(TargetError::IsUserJob { user, job }) => Some(what.task_verb(&format!("{user}/{job}"), line)),
         Some(TargetError::NoName(_)) => None,
-        None => what.dashed(line).or_else(|| what.own_verb()).or_else(|| what.own_option()),
+        None => what
+            .terminal_options()
+            .or_else(|| what.dashed(line))
+            .or_else(|| what.own_verb())
+            .or_else(|| what.own_option()),
     };
     Some(Failure::new(Code::Usage, message).with_hint(hint.unwrap_or_else(|| format!("{verb} --help"))))
 }
@@ -98,6 +102,9 @@ impl UsageError<'_> {
             ErrorKind::MissingSubcommand => {
                 let known = self.texts(ContextKind::ValidSubcommand);
                 format!("{verb} needs a verb{}", accepted(&known))
+            }
+            ErrorKind::UnknownArgument if self.terminal_options().is_some() => {
+                format!("{}; a terminal comes by itself", self.unknown())
             }
             ErrorKind::UnknownArgument => self.unknown(),
             ErrorKind::MissingRequiredArgument => {
@@ -204,6 +211,28 @@ impl UsageError<'_> {
         let job = words.skip_while(|word| *word != "history").nth(1).filter(|word| !word.starts_with('-'));
         (is_history && is_version)
             .then(|| format!("borough rollout undo {} --to VERSION", word_shown(job.unwrap_or("JOB"))))
+    }
+
+    /// The same line without the options that ask kubectl and docker for a terminal, such as `-it`.
+    fn terminal_options(&self) -> Option<String> {
+        if self.verb != "borough task exec" || self.error.kind() != ErrorKind::UnknownArgument {
+            return None;
+        }
+        let is_asked = |word: &str| {
+            ["--tty", "--stdin", "--interactive"].contains(&word)
+                || word.strip_prefix('-').is_some_and(|letters| {
+                    !letters.is_empty() && letters.chars().all(|letter| matches!(letter, 'i' | 't'))
+                })
+        };
+        let option = named(&self.text(ContextKind::InvalidArg));
+        is_asked(&option).then_some(())?;
+        let words: Vec<String> =
+            self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
+        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        let (before, behind) = words.split_at(end);
+        let kept = before.iter().filter(|word| !is_asked(word));
+        let line = std::iter::once("borough").chain(kept.chain(behind).map(String::as_str));
+        Some(line.collect::<Vec<_>>().join(" "))
     }
 
     /// A value that is none of a few words, or no value at all.
@@ -323,7 +352,7 @@ impl UsageError<'_> {
 
     /// The options that clap finds near. They stand as they are typed, without quotes.
     fn options_meant(&self) -> String {
-        if self.own_option().is_some() {
+        if self.own_option().is_some() || self.terminal_options().is_some() {
             return String::new();
         }
         let near: Vec<String> =

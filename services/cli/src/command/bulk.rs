@@ -82,7 +82,7 @@ pub(super) async fn named_read<N: Clone + Eq + Display, O>(
         }
     }
     let what = format!("change {}", tally(once.len(), noun));
-    let change = BulkChange { what: &what, noun, done: "ready", by: ChosenBy::Names(Unattended::Proceed) };
+    let change = BulkChange { what: &what, noun, done: "accepted", by: ChosenBy::Names(Unattended::Proceed) };
     let (mut outcome, mut objects) = (BulkOutcome::new(change, once.len()), Vec::with_capacity(once.len()));
     for (place, name) in once.iter().enumerate() {
         match read(name).await {

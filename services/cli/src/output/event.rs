@@ -85,7 +85,8 @@ impl ChangeView {
             Change::Endpoint(endpoint) => {
                 let health = word(endpoint.health().as_str_name(), "HEALTH_");
                 let view = EndpointView::from(endpoint);
-                ("endpoint", view.name.to_string(), format!("{} {health}", view.addresses()), value(&view))
+                let text = format!("{} {health}", view.addresses());
+                ("endpoint", view.name.to_string(), text.trim_start().to_owned(), value(&view))
             }
             Change::EndpointWithdrawn(gone) => {
                 let (job, user) = (Foreign::from(gone.job), Foreign::from(gone.user));

@@ -110,7 +110,8 @@ impl EndpointChangeView {
     pub(crate) fn text(&self) -> String {
         let line = |sign: &str, endpoint: &EndpointView| {
             let (addresses, attempt) = (endpoint.addresses(), endpoint.attempt);
-            format!("{sign} {} {addresses} {} (attempt {attempt})", endpoint.name, endpoint.health)
+            let space = if addresses.is_empty() { "" } else { " " };
+            format!("{sign} {}{space}{addresses} {} (attempt {attempt})", endpoint.name, endpoint.health)
         };
         match self {
             Self::Snapshot { endpoints } if endpoints.is_empty() => "= no endpoints".to_owned(),

@@ -174,6 +174,18 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         self.rows.clear();
     }
 
+    /// What a reader sees of a row. A change of the rest is none to show again.
+    fn shown(&self, row: &T) -> String {
+        match self.printer.format {
+            OutputFormat::Json | OutputFormat::Yaml => serde_json::to_string(row).unwrap_or_default(),
+            OutputFormat::Table => row.cells().0.join("\t"),
+            OutputFormat::Wide => {
+                let (cells, more) = row.cells();
+                [cells, more].concat().join("\t")
+            }
+        }
+    }
+
     /// Shows some rows of a reading.
     pub(crate) fn page(&mut self, rows: Vec<T>) -> Result<(), Failure> {
         if self.screen.is_some() {
@@ -182,7 +194,7 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         }
         let mut changed = Vec::new();
         for row in rows {
-            let hash = hash_of(&serde_json::to_string(&row).unwrap_or_default());
+            let hash = hash_of(&self.shown(&row));
             if let Some(event) = self.changes.row(row.key(), row.name(), hash) {
                 changed.push((event, row));
             }

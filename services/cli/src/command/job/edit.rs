@@ -143,6 +143,8 @@ impl<'d> Draft<'d> {
         let ran = Command::new("sh").args(["-c", &line, "sh"]).arg(&self.path).status();
         let why = match ran {
             Ok(status) if status.success() => return Ok(()),
+            // The shell's code for a program that it does not find. The shell itself says nothing of use.
+            Ok(status) if status.code() == Some(127) => "no such program".to_owned(),
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };

@@ -197,7 +197,8 @@ impl KnownJob {
         let needs = format!("version {version} needs no new attempt");
         match (pending.as_slice(), unhealthy) {
             ([], 0) if self.surging() > 0 => format!("{needs}; what surges ends"),
-            ([], 0) => needs,
+            // The count may be another one by the same file.
+            ([], 0) => format!("{needs}; {0}/{0} healthy", self.job.count),
             ([], tasks) => {
                 let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
                 format!("{needs}; {tasks} not healthy")
@@ -367,7 +368,7 @@ mod tests {
         known.task_changed(Task { revision: 2, ..of(1, TaskState::Running, Health::Unknown, 1) });
         assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; 1 task not healthy");
         known.task_changed(Task { revision: 3, ..of(1, TaskState::Running, Health::Healthy, 0) });
-        assert_eq!(text(&known), "alice/web: version 3 needs no new attempt");
+        assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; 2/2 healthy");
         known.task_changed(of(2, TaskState::Running, Health::Healthy, 0));
         assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; what surges ends");
     }

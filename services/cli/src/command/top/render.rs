@@ -159,7 +159,12 @@ struct Room {
 
 fn body_lines(level: &ScreenLevel, room: Room, palette: Palette) -> Vec<Line<'static>> {
     match &level.content {
-        Content::Awaited => vec![Line::from("waiting for an answer")],
+        Content::Awaited => match &level.refusal {
+            Some(refusal) => {
+                wrapped(&[refused_text(refusal)], room.columns).into_iter().map(Line::from).collect()
+            }
+            None => vec![Line::from("waiting for an answer")],
+        },
         Content::Rows { all, .. } if all.is_empty() => vec![Line::from("none")],
         Content::Rows { .. } => table_lines(level, room, palette),
         Content::Lines(_) => {
@@ -216,6 +221,10 @@ fn help_lines(key: &str, meaning: &str, columns: usize) -> Vec<Line<'static>> {
     lines.collect()
 }
 
+fn refused_text(refusal: &str) -> String {
+    format!("refused: {}", line_shown(refusal))
+}
+
 /// What the user must know now: no connection, a refusal, or the text of the filter.
 fn remark_line(state: &TopState, now: Duration, columns: usize) -> Line<'static> {
     let bold = |text: String| Line::from(Span::styled(cut(&text, columns), Modifier::BOLD));
@@ -228,8 +237,9 @@ fn remark_line(state: &TopState, now: Duration, columns: usize) -> Line<'static>
         GatewayLink::Connected => {}
     }
     let level = state.level();
-    if let Some(refusal) = &level.refusal {
-        return bold(format!("refused: {}", line_shown(refusal)));
+    // Without content, the body has it.
+    if let Some(refusal) = level.refusal.as_ref().filter(|_| level.content != Content::Awaited) {
+        return bold(refused_text(refusal));
     }
     if state.input == Input::Filter {
         return bold(format!("filter: {}_", line_shown(&level.filter)));

@@ -262,6 +262,23 @@ fn a_refusal_is_shown_until_the_next_answer() {
     assert!(!view.text().contains("refused"), "{}", view.text());
 }
 
+/// Where nothing was shown yet, the refusal stands instead of the wait for an answer, and whole.
+#[test]
+fn a_refusal_ends_the_wait_for_output() {
+    let mut view = tasks_view(SMALL);
+    view.answers(tasks(0..1, ""));
+    view.press(KeyCode::Enter);
+    assert!(view.text().contains("waiting for an answer"), "{}", view.text());
+    let refusal = "task alice/web/0 ran on alpha-3, which is no node of cell alpha any more".to_owned();
+    view.hears(FeedUpdate::Answer(Err(AskProblem::Refused(refusal))));
+    let text = view.text();
+    assert!(text.contains("refused: task alice/web/0 ran on alpha-3"), "{text}");
+    assert!(!text.contains("waiting for an answer"), "{text}");
+    assert_eq!(text.matches("refused").count(), 1, "{text}");
+    view.hears(FeedUpdate::LogBegin);
+    assert!(!view.text().contains("refused"), "{}", view.text());
+}
+
 #[test]
 fn an_answer_to_an_earlier_question_changes_nothing() {
     let mut view = TopView::new(SMALL);
