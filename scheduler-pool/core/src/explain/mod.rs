@@ -1,6 +1,7 @@
 //! Explanations: why a task has no node. They count the nodes that each filter refused, and say what would fit. The
 //! filters are those of the plan.
 
+mod after;
 mod evictions;
 mod explanation;
 mod in_alloc;

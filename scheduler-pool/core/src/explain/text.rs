@@ -3,12 +3,11 @@
 use std::fmt;
 
 use borough_model::Name;
-use borough_model::job::{
-    Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator, JobOutcome,
-};
+use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobOutcome};
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, SILENT_KEY, Taint, Within};
 use borough_model::resource::Dimension;
 
+use super::after::{after_text, cycle_written};
 use super::{AllocLeft, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
 
 /// Bytes in the largest binary unit that leaves at least one, cut to two decimals. The text never shows more than the
@@ -242,12 +241,6 @@ impl fmt::Display for NearestFit {
     }
 }
 
-/// Jobs that wait for each other: `a -> b -> a`.
-fn cycle_written(f: &mut fmt::Formatter<'_>, cycle: &[Name]) -> fmt::Result {
-    let cycle: Vec<&str> = cycle.iter().map(Name::as_str).collect();
-    write!(f, "never starts: it waits for itself, by {}; stop one of these jobs", cycle.join(" -> "))
-}
-
 fn outcome_text(outcome: JobOutcome) -> &'static str {
     match outcome {
         JobOutcome::Succeeded => "its job has succeeded",
@@ -264,25 +257,8 @@ impl fmt::Display for WaitReason {
         match self {
             Self::JobUnknown => f.write_str("the cell has no such job"),
             Self::SpecUnknown => f.write_str("its spec has not been seen yet"),
-            Self::After { job, known: false, .. } => write!(f, "waits for job {job}, which does not exist"),
-            Self::After { job, never: true, .. } => {
-                write!(f, "never starts: job {job} had to succeed, and has ended otherwise")
-            }
+            Self::After { .. } => f.write_str(&after_text(self)),
             Self::AfterCycle { cycle } => cycle_written(f, cycle),
-            Self::After { job, condition: AfterCondition::Succeeded, endless: true, .. } => write!(
-                f,
-                "waits for job {job} to succeed, and {job} never does: it runs until somebody stops it; accepted in \
-                 `after`: a batch job, or {{job: {job}, condition: finished}}"
-            ),
-            Self::After { job, condition: AfterCondition::Finished, endless: true, .. } => {
-                write!(f, "waits for job {job} to end, and {job} runs until somebody stops it")
-            }
-            Self::After { job, condition: AfterCondition::Finished, .. } => {
-                write!(f, "waits for job {job} to end")
-            }
-            Self::After { job, condition: AfterCondition::Succeeded, .. } => {
-                write!(f, "waits for job {job} to succeed")
-            }
             Self::AfterMet => f.write_str("the jobs it waited for have ended; it is about to start"),
             Self::JobStopping => f.write_str("its job is being stopped"),
             Self::JobEnded { outcome } => f.write_str(outcome_text(*outcome)),
