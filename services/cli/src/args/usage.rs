@@ -230,8 +230,12 @@ impl UsageError<'_> {
             self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         let (before, behind) = words.split_at(end);
-        let kept = before.iter().filter(|word| !is_asked(word));
-        let line = std::iter::once("borough").chain(kept.chain(behind).map(String::as_str));
+        let mut kept: Vec<&str> = before.iter().map(String::as_str).filter(|word| !is_asked(word)).collect();
+        // The command of the task stands behind `--`.
+        if let (["task", "exec", _, _, ..], []) = (kept.as_slice(), behind) {
+            kept.insert(3, "--");
+        }
+        let line = std::iter::once("borough").chain(kept).chain(behind.iter().map(String::as_str));
         Some(line.collect::<Vec<_>>().join(" "))
     }
 

@@ -37,7 +37,8 @@ pub(super) async fn plan(
     if let Some(field) = view.kept_field().filter(|_| view.refusal.is_some()) {
         let job = format!("{}/{}", view.user, view.name);
         let place = loaded.place_shown(&arguments.file, &field);
-        printer.remark(&format!("{place}: {}", run_in_place(&job, &path_shown(&arguments.file))));
+        let way = run_in_place(&job, &path_shown(&arguments.file));
+        printer.remark(&format!("{place}: a running job keeps its {field}; {way}"));
     }
     if view.refusal.is_some() {
         return Ok(Code::WouldBeRefused);

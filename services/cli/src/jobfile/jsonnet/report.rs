@@ -79,8 +79,10 @@ impl<'r> ReportBlock<'r> {
 
 /// A line below the source without the evaluator's words: only its marks.
 fn without_label(line: &str) -> String {
-    let marks = line.rfind(['^', '-']).filter(|_| line.trim_start().starts_with('|'));
-    marks.and_then(|last| line.get(..=last)).unwrap_or(line).to_owned()
+    let text = line.trim_start().strip_prefix('|').unwrap_or_default().trim_start();
+    let label = text.trim_start_matches(['^', '-']);
+    let is_marked = label.len() < text.len();
+    line.strip_suffix(label).filter(|_| is_marked).unwrap_or(line).to_owned()
 }
 
 /// A place of the report as the person names the file. The evaluator names files from the directory of the job file.
@@ -158,7 +160,7 @@ const OWN_WORDS: [(&str, &str); 37] = [
     ("repeated field name {}", "the field {0} is given twice"),
     ("repeated local name `{}`", "the variable \"{0}\" is defined twice"),
     ("repeated parameter name `{}`", "the parameter \"{0}\" is defined twice"),
-    ("binary operator `{}` cannot be applied to values of types {}", "`{0}` cannot join {1}"),
+    ("binary operator `{}` cannot be applied to values of types {}", "`{0}` does not go with {1}"),
     ("unary operator `{}` cannot be applied to value of type {}", "`{0}` cannot stand before a {1}"),
     ("{} of `std.{}` is expected to be {}, got {}", "std.{1}: its {0} is a {3}; accepted: {2}"),
     ("array item must null or {}, got {}", "an item of the array is a {1}; accepted: {0} or null"),
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_problem_has_its_place_first_and_no_words_of_the_evaluator() {
-        let marks = "\n  |\n1 | {name: web}\n  |        ^^^ unknown identifier";
+        let marks = "\n  |\n1 | {name: web}\n  |        ^^^ unknown-identifier of it";
         let report = format!("error: unknown identifier `web`\n --> job.jsonnet:1:8{marks}\n");
         assert_eq!(
             told(&report, ""),
@@ -266,7 +268,7 @@ mod tests {
             ),
             (
                 "binary operator `+` cannot be applied to values of types number and object",
-                "`+` cannot join number and object",
+                "`+` does not go with number and object",
             ),
             ("explicit error: no name", "no name"),
             ("something that no rule knows", "something that no rule knows"),

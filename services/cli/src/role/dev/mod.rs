@@ -190,12 +190,8 @@ impl DevCell<'_> {
             .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
             .collect();
         printer.greeting(&self.greeting(grpc, http, &names));
-        if let Some(text) = absent_text(&absent, &arguments.cells) {
-            printer.remark(&text);
-        }
-        if let Some(text) = closed_text(&closed) {
-            printer.remark(&text);
-        }
+        let remarks = [absent_text(&absent, &arguments.cells), closed_text(&closed)];
+        remarks.iter().flatten().for_each(|text| printer.remark(text));
         let signal = match role_end(&db, signals.next()).await {
             RoleEnd::Signal(signal) => signal,
             RoleEnd::Store(error) => {
