@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: usize = 1_200;
 const RUNNING_MAX: usize = 4;
 
 /// Words by which a library would speak. A user knows none of them.
-const LIBRARY_WORDS: [&str; 32] = [
+const LIBRARY_WORDS: [&str; 38] = [
     "serde",
     "clap",
     "tonic",
@@ -47,6 +47,12 @@ const LIBRARY_WORDS: [&str; 32] = [
     "lookup address information",
     "failed to",
     "search path",
+    "end-of-file",
+    "manifest",
+    "must null",
+    "invalid base",
+    "indexable",
+    "while evaluating",
     "accepted are",
 ];
 

@@ -153,7 +153,7 @@ async fn a_plan_of_a_changed_spec_says_where_its_attempts_go_or_that_they_fit_no
     cell.run("web.yaml", &web("10m")).await;
     let fits = cell.borough(&["job", "plan", &cell.file("fits.yaml", &web("20m"))]).await.ended(1);
     let fits = fits.prints("replace the attempts of tasks 0-1, at most 1 away at a time");
-    fits.prints("place task 0 again on alpha-1").prints("place task 1 again on alpha-1");
+    fits.prints("place tasks 0-1 again on alpha-1");
     let file = cell.file("vast.yaml", &web("900"));
     let vast = cell.borough(&["job", "plan", &file]).await.ended(1);
     let vast = vast.prints("replace the attempts of tasks 0-1").prints("can never fit");

@@ -26,7 +26,7 @@ async fn jobs_and_tasks_are_changed_by_several_names_or_not_at_all() {
         cell.run(&format!("{name}.json"), &sleeper(name, count, "shop")).await;
     }
     let missing = cell.borough(&["job", "stop", "one", "nope", "two", "nix"]).await.ended(3);
-    let missing = missing.warns("error: 2 of 4 jobs: not ready; nothing was changed\n");
+    let missing = missing.warns("error: 2 of 4 jobs: not accepted; nothing was changed\n");
     missing.warns("tester/nope").warns("tester/nix");
     let states = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
     assert_eq!(fields(&states, "state"), ["running", "running", "running"]);
@@ -84,7 +84,7 @@ async fn nodes_are_changed_by_several_names_or_not_at_all() {
     let back = cell.borough(&["node", "uncordon", "alpha-1", "alpha-2", "-o", "json"]).await.ended(0).json();
     assert_eq!(fields(&back, "schedulable"), [true, true]);
     let refused = cell.borough(&["node", "remove", "alpha-1", "alpha-2", "--yes"]).await.ended(4);
-    refused.warns("2 of 2 nodes: not ready; nothing was changed").warns("node alpha-1 takes tasks");
+    refused.warns("2 of 2 nodes: not accepted; nothing was changed").warns("node alpha-1 takes tasks");
     cell.finish().await;
 }
 

@@ -39,7 +39,8 @@ async fn a_failed_job_and_a_job_after_it_are_explained() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_job_after_a_service_is_told_that_it_waits_in_vain() {
     let cell = TestCell::start(options!().nodes(1)).await;
-    cell.run("web.yaml", "name: web\ntask: {command: [sleep, 600], resources: {cpu: 20m}, grace: 100ms}\n").await;
+    cell.run("web.yaml", "name: web\ntask: {command: [sleep, 600], resources: {cpu: 20m}, grace: 100ms}\n")
+        .await;
     let later = cell.file("later.yaml", &batch("later", "['true']", "web"));
     cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
     let why = cell.borough(&["why", "later"]).await.ended(0);
@@ -201,7 +202,7 @@ async fn another_kind_of_a_job_that_waits_is_refused_by_name_with_what_to_run() 
     let next =
         format!("to run it all the same: borough job stop tester/later, then borough job run {changed}");
     let ran = cell.borough(&["job", "run", "--detach", &changed]).await.ended(4);
-    let ran = ran.warns(&format!("error: {refused}")).warns("~ kind: batch -> service");
+    let ran = ran.warns(&format!("{changed}:2:7: {refused}")).warns("~ kind: batch -> service");
     ran.warns(&format!("hint: {next}"));
     let plan = cell.borough(&["job", "plan", &changed]).await.ended(2).warns(&next);
     plan.prints(refused).prints("~ kind: batch -> service");
