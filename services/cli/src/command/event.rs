@@ -31,7 +31,7 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
                     Ok(list_page::<_, EventView>(events, String::new()))
                 };
                 let listed = ListArguments { limit: Some(limit), watching, ..ListArguments::default() };
-                let watched = WatchedView::Cell(client.clone(), filter.clone());
+                let watched = WatchedView::cell(client.clone(), filter.clone());
                 return list_watch(watched, &listed, output, fetch).await;
             }
             let subject = filter.clone();

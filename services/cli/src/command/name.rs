@@ -48,7 +48,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
             };
             let none =
                 NoRows { rows: "endpoints", user: Some(&job.user), cell: client.cell(), chosen, others };
-            let watched = WatchedView::Cell(client.clone(), filter);
+            let watched = WatchedView::cell(client.clone(), filter);
             return list_or_watch(watched, &list, none.text(), printer, fetch).await;
         }
         NameVerb::Watch { target } => {

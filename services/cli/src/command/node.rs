@@ -29,7 +29,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
                 let answer = client.node_list_page(&filter, page).await?;
                 Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
             };
-            let watched = WatchedView::Cell(client.clone(), changes_of(""));
+            let watched = WatchedView::cell(client.clone(), changes_of(""));
             let chosen = filter != NodeFilter::default();
             let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen, others: &[] };
             return list_or_watch(watched, &list, none.text(), printer, fetch).await;
@@ -201,7 +201,7 @@ async fn status(
         Ok(NodeStatusView { node: node.into(), drain, tasks })
     };
     if watching.watch {
-        let watched = WatchedView::Cell(client.clone(), changes_of(name));
+        let watched = WatchedView::cell(client.clone(), changes_of(name));
         return status_watch(watched, printer, fetch, NodeStatusView::text).await;
     }
     printer.one(&fetch(None).await?, NodeStatusView::text)?;

@@ -26,9 +26,16 @@ const READ_INTERVAL: Duration = Duration::from_secs(5);
 /// The changes that a view shows.
 pub(super) enum WatchedView {
     /// Changes of the client's cell.
-    Cell(Client, WatchFilter),
+    Cell(Client, Box<WatchFilter>),
     /// No watch covers them.
     Unwatched,
+}
+
+impl WatchedView {
+    /// Changes of the cell of `client`.
+    pub(super) fn cell(client: Client, filter: WatchFilter) -> Self {
+        Self::Cell(client, Box::new(filter))
+    }
 }
 
 /// Says when a view must be read again.
@@ -48,7 +55,7 @@ impl ChangeNotice {
     async fn watch(&mut self) -> Result<(), Failure> {
         if let WatchedView::Cell(client, filter) = &self.watched {
             let (_, cursor) = client.cell_get().await?;
-            self.changes = Some(client.watch_cell(filter.clone(), cursor));
+            self.changes = Some(client.watch_cell(filter.as_ref().clone(), cursor));
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ pub(super) async fn status(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     if shown.list.watching.watch {
-        let watched = WatchedView::Cell(client.clone(), changes_of(&job.user, &job.name));
+        let watched = WatchedView::cell(client.clone(), changes_of(&job.user, &job.name));
         let fetch = async |rows_max| {
             let answer = client.job_get(job).await?;
             let shown = TaskSelection { list: limited(&shown.list, rows_max), ..shown.clone() };
@@ -100,7 +100,7 @@ pub(super) async fn list(
         let answer = client.job_list_page(filter, page).await?;
         Ok(list_page::<_, JobView>(answer.jobs, answer.next_page))
     };
-    let watched = WatchedView::Cell(client.clone(), changes_of(&filter.user, ""));
+    let watched = WatchedView::cell(client.clone(), changes_of(&filter.user, ""));
     let others: &[_] = match (filter.user.as_str(), filter.ended) {
         ("", _) => &[("ended ones too", "borough job list --all --ended")],
         _ => &[("of every user", "borough job list --all"), ("ended ones too", "borough job list --ended")],

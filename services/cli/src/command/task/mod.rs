@@ -112,7 +112,7 @@ async fn tasks_list(
             != TaskFilter { user: filter.user.clone(), wanted: filter.wanted, ..TaskFilter::default() },
         others: &others,
     };
-    list_or_watch(WatchedView::Cell(client.clone(), changes), listed, none.text(), printer, fetch).await
+    list_or_watch(WatchedView::cell(client.clone(), changes), listed, none.text(), printer, fetch).await
 }
 
 /// The tasks of a job, or a single one.

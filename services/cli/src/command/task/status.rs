@@ -19,7 +19,7 @@ pub(super) async fn status(
     if watching.watch {
         let (user, job) = (task.job.user.clone(), task.job.name.clone());
         let changes = WatchFilter { user, job, tasks: true, ..WatchFilter::default() };
-        let watched = WatchedView::Cell(client.clone(), changes);
+        let watched = WatchedView::cell(client.clone(), changes);
         return status_watch(watched, printer, fetch, TaskStatusView::text).await;
     }
     printer.one(&fetch(None).await?, TaskStatusView::text)?;
