@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use borough_agent::ProcessGuard;
@@ -19,8 +19,10 @@ use futures::StreamExt as _;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// Processes of one cell, by name.
-struct Roles {
+pub(crate) struct Roles {
     children: BTreeMap<String, Child>,
+    /// The arguments of each process, to start it again.
+    arguments: BTreeMap<String, Vec<String>>,
     /// The seed of the faults in every role's store.
     seed: String,
     store: TestStore,
@@ -31,7 +33,8 @@ struct Roles {
 }
 
 impl Roles {
-    fn new() -> Self {
+    /// No process yet, and the tokens of two nodes.
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         let guard = ProcessGuard::new(root).unwrap();
@@ -48,13 +51,15 @@ impl Roles {
                 .arg(root.join(format!("{node}.token")));
             assert!(mint.arg("--accepted").arg(root.join("accepted")).status().unwrap().success());
         }
-        Self { children: BTreeMap::new(), seed, store, ports, program, _guard: guard, directory }
+        let (children, arguments) = (BTreeMap::new(), BTreeMap::new());
+        Self { children, arguments, seed, store, ports, program, _guard: guard, directory }
     }
 
     /// Starts a role under a name.
     fn start(&mut self, name: &str, arguments: &[&str]) {
         let root = self.directory.path();
-        let log = fs::File::create(root.join(format!("{name}.log"))).unwrap();
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(root.join(format!("{name}.log"))).unwrap();
         // An agent has a token of its own, for its node alone.
         let token = if arguments[0] == "agent" { format!("{name}.token") } else { "token".to_owned() };
         let child = Command::new(&self.program)
@@ -69,9 +74,19 @@ impl Roles {
             .spawn()
             .unwrap();
         self.children.insert(name.to_owned(), child);
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        self.arguments.insert(name.to_owned(), arguments);
     }
 
-    fn control(&mut self, name: &str, arguments: &[&str]) {
+    /// Sends SIGKILL to a process, and starts it again with the same arguments.
+    pub(crate) fn restart(&mut self, name: &str) {
+        self.kill(name);
+        let arguments = self.arguments[name].clone();
+        self.start(name, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
+    /// Starts a control role; its name begins with that of the role.
+    pub(crate) fn control(&mut self, name: &str, arguments: &[&str]) {
         let store = self.store.location().unwrap();
         let role = name.split('-').next().unwrap();
         let seed = self.seed.clone();
@@ -79,7 +94,8 @@ impl Roles {
         self.start(name, &[&common, arguments].concat());
     }
 
-    fn agent(&mut self, node: &str, gateways: &str, ports: &str) {
+    /// Starts the agent of a node.
+    pub(crate) fn agent(&mut self, node: &str, gateways: &str, ports: &str) {
         let state = self.directory.path().join(node).display().to_string();
         let records = self.directory.path().join("records").display().to_string();
         let cell = ["agent", "--cell", "alpha", "--node", node, "--gateway", gateways];
@@ -88,16 +104,47 @@ impl Roles {
         self.start(node, &[cell.as_slice(), &own, &capacity, &NEVER_SHORT].concat());
     }
 
-    fn kill(&mut self, name: &str) {
+    /// Sends SIGKILL to a process.
+    pub(crate) fn kill(&mut self, name: &str) {
         let mut child = self.children.remove(name).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    fn client(&self, gateway: &str) -> Client {
-        let mut config = ClientConfig::new(vec![gateway.to_owned()], "tester", "alpha");
+    /// The address of the port with this number, from the first one on.
+    pub(crate) fn address(&self, offset: u16) -> String {
+        format!("127.0.0.1:{}", self.ports.grpc() + offset)
+    }
+
+    /// Ten ports for tasks, from this number on.
+    pub(crate) fn task_ports(&self, from: u16) -> String {
+        let first = self.ports.grpc() + from;
+        format!("{first}-{}", first + 9)
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn store(&self) -> &TestStore {
+        &self.store
+    }
+
+    /// A client of gateways.
+    pub(crate) fn client(&self, gateways: &[&str]) -> Client {
+        let gateways = gateways.iter().map(|gateway| (*gateway).to_owned()).collect();
+        let mut config = ClientConfig::new(gateways, "tester", "alpha");
         config.token = Some(ClientToken::Value(TOKEN.to_owned()));
         Client::new(config, SeededRng::from_kernel().0).unwrap()
+    }
+
+    /// The program, set up to ask these gateways, with commas between.
+    pub(crate) fn command(&self, gateways: &str) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(["--gateway", gateways, "--cell", "alpha", "--user", "tester", "--token-file"]);
+        command.arg(self.directory.path().join("token")).env("XDG_CONFIG_HOME", self.directory.path());
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
     }
 
     /// Submits a service of two through the program.
@@ -108,10 +155,9 @@ impl Roles {
         let task = format!("{{command: {command}, resources: {{cpu: 50m, memory: 16MiB}}, grace: 200ms}}");
         fs::write(&file, format!("name: {name}\ncount: 2\ntask: {task}\nspread: [node.name]\n")).unwrap();
         until(&format!("{name} taken by {gateway}"), || async {
-            let mut command = tokio::process::Command::new(&self.program);
-            command.args(["--gateway", gateway, "--cell", "alpha", "--user", "tester", "--token-file"]);
-            command.arg(root.join("token")).args(["job", "run", "--detach"]).arg(&file);
-            command.kill_on_drop(true).output().await.ok()?.status.success().then_some(())
+            let mut command = self.command(gateway);
+            command.args(["job", "run", "--detach"]).arg(&file);
+            command.output().await.ok()?.status.success().then_some(())
         })
         .await;
     }
@@ -183,9 +229,8 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
         return;
     }
     let mut roles = Roles::new();
-    let first = roles.ports.grpc();
-    let addresses: Vec<String> = (0..8).map(|offset| format!("127.0.0.1:{}", first + offset)).collect();
-    let [grpc_a, http_a, grpc_b, http_b, one, two, lead, wait] = addresses.try_into().unwrap();
+    let [grpc_a, http_a, grpc_b, http_b, one, two, lead, wait] =
+        [0, 1, 2, 3, 4, 5, 6, 7].map(|offset| roles.address(offset));
     roles.control("gateway-a", &["--listen", &grpc_a, "--http-listen", &http_a]);
     roles.control("gateway-b", &["--listen", &grpc_b, "--http-listen", &http_b]);
     roles.control("scheduler-1", &["--shards", "2", "--http-listen", &one]);
@@ -195,10 +240,10 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
         .await;
     roles.control("controller-2", &["--http-listen", &wait]);
     // Each agent begins with a gateway of its own, and uses the other one when that is gone.
-    let range = |from: u16| format!("{}-{}", first + from, first + from + 9);
-    roles.agent("node-1", &format!("{grpc_a},{grpc_b}"), &range(20));
-    roles.agent("node-2", &format!("{grpc_b},{grpc_a}"), &range(40));
-    let (a, b) = (roles.client(&grpc_a), roles.client(&grpc_b));
+    let (near, far) = (roles.task_ports(20), roles.task_ports(40));
+    roles.agent("node-1", &format!("{grpc_a},{grpc_b}"), &near);
+    roles.agent("node-2", &format!("{grpc_b},{grpc_a}"), &far);
+    let (a, b) = (roles.client(&[&grpc_a]), roles.client(&[&grpc_b]));
 
     let job = JobRef::new("tester", "first");
     roles.run(&grpc_a, "first").await;
