@@ -130,7 +130,7 @@ impl Crashes {
     }
 
     /// Follows one rollout to its end, gives the orders of its owner, and kills on the way.
-    async fn followed(&mut self, release: Release) {
+    async fn followed(&mut self, release: Release, version: u32) {
         let filter = WatchFilter {
             user: "tester".to_owned(),
             job: "web".to_owned(),
@@ -138,7 +138,13 @@ impl Crashes {
             tasks: true,
             ..WatchFilter::default()
         };
-        let answer = self.cell.client().job_get(&JobRef::new("tester", "web")).await.unwrap();
+        // The gateway that answers may be behind the one that has taken the release.
+        let job = JobRef::new("tester", "web");
+        let answer = until("the release at each gateway", || async {
+            let answer = self.cell.client().job_get(&job).await.ok()?;
+            answer.job.as_ref().is_some_and(|job| job.spec_version > version).then_some(answer)
+        })
+        .await;
         let begun = Change::Job(answer.job.unwrap());
         self.seen = vec![Transition::Begin];
         let mut is_ended = is_over(&begun, release);
@@ -255,7 +261,7 @@ impl Crashes {
         let version = self.job().await.spec_version;
         let file = self.cell.file("web.yaml", &release.file(TASKS, amounts));
         self.cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
-        self.followed(release).await;
+        self.followed(release, version).await;
         let after = self.settled(if release.is_taken_back() { 0 } else { version + 1 }).await;
         // As if nothing had happened.
         for (old, new) in before.iter().zip(&after) {
