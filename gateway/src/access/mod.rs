@@ -89,8 +89,8 @@ impl AccessService for AccessServer {
         let (keyed, expected) =
             (KeyedRequest::new(&caller, "grant_set", &message), message.expected_revision);
         let (of, grant) = (&subject, &grant);
-        let set = keyed_run(cell, &keyed, |tx, changes| async move {
-            let row = grant_change(&tx, &changes, of, grant, expected).await?;
+        let set = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            let row = grant_change(&tx, &mut changes, of, grant, expected).await?;
             Ok((row, changes))
         });
         let (row, _) = set.await.map_err(|error| status_from_store(&error))?;

@@ -262,6 +262,7 @@ mod tests {
             at_ms: 1,
             deltas: vec![Delta::JobRemoved { job: JobId(user.into()), name: Some(name) }],
             values: None,
+            calls: None,
         }
     }
 

@@ -85,8 +85,8 @@ impl QuotaService for QuotaServer {
         let (keyed, expected) =
             (KeyedRequest::new(&caller, "quota_set", &request), request.expected_revision);
         let (user, limit) = (&user, &limit);
-        let set = keyed_run(cell, &keyed, |tx, changes| async move {
-            let row = quota_change(&tx, &changes, user, band, limit, expected).await?;
+        let set = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            let row = quota_change(&tx, &mut changes, user, band, limit, expected).await?;
             Ok((row, changes))
         });
         set.await.map_err(|error| status_from_store(&error))?;

@@ -80,8 +80,15 @@ impl<'l> ModelStore<'l> {
         }
         deltas.extend(batch.placements.iter().map(|placement| Delta::Task { row: placement.row.clone() }));
         let (actor, action) = ("scheduler/0".to_owned(), "placement_commit".to_owned());
-        let entry =
-            JournalEntry { request: batch.id, actor, action, at_ms: batch.at_ms, deltas, values: None };
+        let entry = JournalEntry {
+            request: batch.id,
+            actor,
+            action,
+            at_ms: batch.at_ms,
+            deltas,
+            values: None,
+            calls: None,
+        };
         let bytes = minicbor::to_vec(&entry)?;
         let mut decode_s = 0.0;
         timed(&mut decode_s, || minicbor::decode::<JournalEntry>(&bytes).is_ok());

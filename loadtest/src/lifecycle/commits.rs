@@ -103,6 +103,7 @@ mod tests {
             at_ms,
             deltas: Vec::new(),
             values: None,
+            calls: None,
         }
     }
 

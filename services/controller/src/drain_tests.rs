@@ -127,6 +127,7 @@ impl World {
             at_ms: 0,
             deltas,
             values: None,
+            calls: None,
         };
         assert!(self.state.borrow_mut().apply(at, &entry));
         self.pending.borrow_mut().push_back((at, entry));

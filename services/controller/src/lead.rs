@@ -22,6 +22,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::act::{ActionExecutor, JOBS_MAX, acts_together};
+use crate::audit::audit_keep;
 use crate::config::ControllerConfig;
 use crate::decide::{ControllerAction, drives_away, node_actions};
 use crate::dirty::{Dirty, DirtyPart, FullPass};
@@ -208,6 +209,7 @@ impl Controller {
         tokio::select! {
             ended = lead => ended,
             ended = journal_keep(&trimmer) => ended.map(|never| match never {}),
+            ended = audit_keep(&trimmer) => ended.map(|never| match never {}),
         }
     }
 

@@ -7,6 +7,7 @@
 //! controllers of a cell do it together.
 
 mod act;
+mod audit;
 mod config;
 mod daemon;
 pub mod decide;

@@ -121,6 +121,11 @@ kinds! {
     AccessGrant = 100, "access_grant";
     /// Counts the changes of grants and quotas; watched.
     AccessHead = 101, "access_head";
+
+    /// How far the audit is sealed.
+    AuditHead = 110, "audit_head";
+    /// A chunk of sealed calls.
+    AuditChunk = 111, "audit_chunk";
 }
 
 impl KeyKind {

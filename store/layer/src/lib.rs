@@ -16,6 +16,7 @@
 //! for example, or the holds of a gang's tasks. Checks, transfers and mirrors see everything.
 
 pub mod access;
+pub mod audit;
 pub mod cell;
 pub mod check;
 pub mod daemon;

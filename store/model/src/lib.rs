@@ -6,12 +6,13 @@
 //! `job::job_transition` and `task::task_transition` are the state machines. [`JobSpec`], [`TaskRow`], [`NodeRow`] and
 //! [`NodeAlloc`] are the rows to know first. The journal records [`Delta`]s.
 //!
-//! `access` decides who may do what.
+//! `access` decides who may do what, and `audit` says what was done and refused.
 //!
-//! Modules import downwards only: `journal` over `merged` over `task` over `job` over `queue` and `node` over
+//! Modules import downwards only: `journal` over `audit` and `merged` over `task` over `job` over `queue` and `node` over
 //! `resource`, `id` and the errors of fields.
 
 pub mod access;
+pub mod audit;
 pub mod daemon;
 pub mod disruption;
 mod field_error;

@@ -42,12 +42,12 @@ pub async fn grant_read(
 /// again changes nothing. A change for another revision than `expected` is refused; 0: any.
 pub async fn grant_change(
     tx: &Transaction,
-    changes: &ChangeSet,
+    changes: &mut ChangeSet,
     subject: &AccessSubject,
     grant: &AccessGrant,
     expected: u64,
 ) -> StoreResult<AccessGrantRow> {
-    let space = changes.space();
+    let space = &changes.space().clone();
     let before = keys::read(tx, space, &key_of(subject)).await?.unwrap_or_default();
     if expected != 0 && expected != before.revision {
         let (what, look) = (format!("grant of {subject}"), format!("borough auth grants {subject}"));
@@ -72,6 +72,7 @@ pub async fn grant_change(
     let old = row.changes.len().saturating_sub(GRANT_CHANGES_MAX);
     row.changes.drain(..old);
     keys::write(tx, space, &key_of(subject), &row)?;
+    changes.revised(row.revision.saturating_sub(1), row.revision);
     access_head_move(tx, space)?;
     Ok(row)
 }

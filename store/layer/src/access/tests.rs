@@ -29,8 +29,8 @@ impl TestCell {
         let (change, space): (&Change, _) = (&change(number, "grant_set"), &self.space);
         let subject = &subject.parse().unwrap();
         let set = self.db.run("grant_set", Idempotency::Natural, |tx, _| async move {
-            let changes = ChangeSet::begin(&tx, space, change).await?;
-            let row = grant_change(&tx, &changes, subject, grant, expected).await?;
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let row = grant_change(&tx, &mut changes, subject, grant, expected).await?;
             changes.append(&tx)?;
             Ok(row)
         });
@@ -103,8 +103,8 @@ async fn the_table_has_every_grant_in_force_and_the_quotas_of_upper_bands() {
         let (user, limit) =
             (&name("ann"), &QuotaLimit { tasks_max: Some(3), until_ms: Some(9), ..QuotaLimit::default() });
         let set = cell.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
-            let changes = ChangeSet::begin(&tx, space, change).await?;
-            quota_change(&tx, &changes, user, band, limit, 0).await?;
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            quota_change(&tx, &mut changes, user, band, limit, 0).await?;
             changes.append(&tx)
         });
         set.await.unwrap();

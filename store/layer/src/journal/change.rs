@@ -3,8 +3,9 @@
 use std::ops::{Deref, DerefMut};
 
 use borough_kv::{Transaction, Versionstamp};
+use borough_model::audit::{AuditRevisions, AuditedCall};
 use borough_model::journal::ValueChange;
-use borough_model::{Delta, JournalEntry, RequestId};
+use borough_model::{Delta, JournalEntry, Name, RequestId};
 
 use super::{JournalPart, PART_BYTES_MAX};
 use crate::error::{StoreError, StoreResult};
@@ -42,6 +43,10 @@ pub struct ChangeSet {
     deltas: Vec<Delta>,
     /// What has changed within rows, for people.
     values: Vec<ValueChange>,
+    /// The calls that the transaction is made of.
+    calls: Vec<AuditedCall>,
+    /// The revisions of what was changed, of rows that have no deltas.
+    revised: Option<AuditRevisions>,
 }
 
 impl ChangeSet {
@@ -59,6 +64,8 @@ impl ChangeSet {
             change: change.clone(),
             deltas: Vec::new(),
             values: Vec::new(),
+            calls: Vec::new(),
+            revised: None,
         })
     }
 
@@ -80,6 +87,8 @@ impl ChangeSet {
             change: change.clone(),
             deltas: Vec::new(),
             values: Vec::new(),
+            calls: Vec::new(),
+            revised: None,
         })
     }
 
@@ -130,18 +139,39 @@ impl ChangeSet {
         self.values.extend(changed);
     }
 
-    /// Appends the entry, in as many parts as needed, and moves the head. Writes nothing without deltas.
+    /// Names a call that the transaction is made of, for the audit.
+    pub fn call_push(&mut self, call: AuditedCall) {
+        self.calls.push(call);
+    }
+
+    /// Notes the revisions of the object of the call, of a kind that has no deltas.
+    pub fn revised(&mut self, before: u64, after: u64) {
+        self.revised = Some(AuditRevisions { before, after });
+    }
+
+    /// Returns true if [`ChangeSet::append`] writes an entry.
+    pub fn has_entry(&self) -> bool {
+        !self.deltas.is_empty() || !self.calls.is_empty()
+    }
+
+    /// Appends the entry, in as many parts as needed, and moves the head. Writes nothing without deltas or calls.
     ///
     /// The write is blind: producers do not conflict with each other. This is the last step of the closure. The cursor
     /// of the entry is known once the commit's stamp is (see [`super::Cursor`]).
     pub fn append(self, tx: &Transaction) -> StoreResult<()> {
-        if self.deltas.is_empty() {
+        if !self.has_entry() {
             return Ok(());
         }
+        let (mut calls, revised) = (self.calls, self.revised);
+        for call in &mut calls {
+            call.revisions =
+                call.object.as_deref().and_then(|object| revisions_of(object, &self.deltas)).or(revised);
+        }
+        let calls = Some(calls).filter(|calls| !calls.is_empty());
         let Change { request, actor, action, at_ms } = self.change;
         let values = Some(self.values).filter(|values| !values.is_empty());
         let (action, deltas) = (action.to_owned(), self.deltas);
-        let entry = JournalEntry { request, actor, action, at_ms, deltas, values };
+        let entry = JournalEntry { request, actor, action, at_ms, deltas, values, calls };
         let parts = entry_split(&entry, PART_BYTES_MAX)?;
         for (part, value) in (0_u32..).zip(&parts) {
             let key = JournalKey { store_epoch: self.gate.store_epoch, stamp: Versionstamp::MAX, part };
@@ -168,6 +198,27 @@ impl DerefMut for OpenChanges<'_> {
     fn deref_mut(&mut self) -> &mut ChangeSet {
         self.0
     }
+}
+
+/// The revisions of an object of a call (`job/USER/NAME`, `node/NAME`, `service/USER/NAME` or `cell/NAME`) before and after
+/// `deltas`. Each step of a row counts its revision up by one, so the first delta tells what was before.
+fn revisions_of(object: &str, deltas: &[Delta]) -> Option<AuditRevisions> {
+    let (kind, name) = object.split_once('/')?;
+    let is_named = |user: &Name, job: &Name| {
+        name.strip_prefix(user.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(job.as_str())
+    };
+    let mut revisions = deltas.iter().filter_map(|delta| match delta {
+        Delta::Job { row, .. } if kind == "job" && is_named(&row.user, &row.name) => Some(row.revision),
+        Delta::Node { row } if kind == "node" && row.name.as_str() == name => Some(row.revision),
+        Delta::MergedService { row } if kind == "service" && is_named(&row.user, &row.name) => {
+            Some(row.revision)
+        }
+        Delta::CellSettings { revision } if kind == "cell" => Some(*revision),
+        _ => None,
+    });
+    let first = revisions.next()?;
+    let after = revisions.fold(first, |_, later| later);
+    Some(AuditRevisions { before: first.saturating_sub(1), after })
 }
 
 /// Cuts the entry's CBOR into parts of at most `bytes_max`.

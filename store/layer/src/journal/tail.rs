@@ -262,6 +262,7 @@ mod tests {
             at_ms: 7,
             deltas: (0..deltas).map(|job| Delta::JobRemoved { job: JobId(job as u64), name: None }).collect(),
             values: None,
+            calls: None,
         }
     }
 

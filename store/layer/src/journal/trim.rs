@@ -7,7 +7,7 @@ use super::meter::{JournalMeter, JournalSegment, journal_oldest};
 use super::{Cursor, JournalFloor, journal_head};
 use crate::error::StoreResult;
 use crate::gate::cell_gate_read;
-use crate::keys::{self, CellSpace, JournalFloorKey, JournalKey, Key, Prefix};
+use crate::keys::{self, AuditHeadKey, CellSpace, JournalFloorKey, JournalKey, Key, Prefix};
 
 /// The first stamp to keep, `retention_ms` before the read version. Versions count microseconds. They jump at a
 /// restart, so older entries look older than they are by that jump.
@@ -65,7 +65,7 @@ pub struct JournalCutoff {
     pub bytes: u64,
 }
 
-/// Where to cut for `goal`, or as far as one transaction goes. Whole segments of `meter` go until the excess is gone,
+/// Where to cut for `goal`, or as far as one transaction goes, and no further than the audit is sealed. Whole segments of `meter` go until the excess is gone,
 /// and everything that is too old. Their entries are not read. The last entry stays. `None` if nothing can be removed,
 /// or if the meter has not looked at this journal.
 pub async fn journal_cutoff(
@@ -85,8 +85,20 @@ pub async fn journal_cutoff(
     let Some(oldest) = journal_oldest(tx, space, head.store_epoch).await? else { return Ok(None) };
     let segments = meter.segments().filter(|segment| segment.end > oldest).copied();
     let cutoff = segments_cut(segments, goal.excess, aged.unwrap_or(Versionstamp::ZERO));
-    let keep_from = cutoff.keep_from.min(head.stamp);
+    let sealed = sealed_to(tx, space, head.store_epoch).await?;
+    let keep_from = cutoff.keep_from.min(head.stamp).min(sealed.map_or(Versionstamp::MAX, successor));
     Ok((keep_from > oldest).then_some(JournalCutoff { keep_from, ..cutoff }))
+}
+
+/// The last entry of this epoch whose calls are sealed; `None` if nobody seals here yet.
+async fn sealed_to(
+    tx: &Transaction,
+    space: &CellSpace,
+    store_epoch: u64,
+) -> StoreResult<Option<Versionstamp>> {
+    let head = keys::read_snapshot(tx, space, &AuditHeadKey {}).await?;
+    let position = head.map(|head| head.position).filter(|position| position.store_epoch == store_epoch);
+    Ok(position.map(|position| position.stamp))
 }
 
 /// Where to cut the segments of a journal, the oldest first: behind those that hold the first `excess` bytes, and at

@@ -10,9 +10,9 @@ use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 use super::key::keys;
 use super::{Counter, StampValue};
 use crate::row::{
-    AccessGrantRow, CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell, ImportRow, JobGate,
-    JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow,
-    SchedulerPool, StoreGeneration, WorkerStatus,
+    AccessGrantRow, AuditChunk, AuditHead, CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell,
+    ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
+    RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
 };
 
 impl ConstraintKey {
@@ -227,6 +227,13 @@ keys! {
     } = AccessGrant => AccessGrantRow;
     /// `access_head`: counts the changes of grants and quotas, for gateways that keep all of them.
     AccessHeadKey {} = AccessHead => Counter;
+
+    /// `audit_head`: how far the audit is sealed. The journal is not trimmed beyond it.
+    AuditHeadKey {} = AuditHead => AuditHead;
+    /// `audit_chunk/<number>`: a chunk of sealed calls, without gaps between the kept ones.
+    AuditChunkKey {
+        number: u64,
+    } = AuditChunk => AuditChunk;
 }
 
 impl TaskKey {

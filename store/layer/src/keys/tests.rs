@@ -212,6 +212,8 @@ fn bytes_are_golden() {
         StoreGenerationKey {};
         AccessGrantKey { subject: "group/web".to_owned() };
         AccessHeadKey {};
+        AuditHeadKey {};
+        AuditChunkKey { number: 258 };
     }
     assert_eq!(lines.lines().count(), KeyKind::ALL.len(), "a golden key for every kind");
     expect_test::expect_file!["golden.txt"].assert_eq(&lines);

@@ -268,7 +268,7 @@ mod tests {
 
     fn entry(deltas: Vec<Delta>) -> JournalEntry {
         let (request, actor, action) = (RequestId(1), "user/ada".to_owned(), "test".to_owned());
-        JournalEntry { request, actor, action, at_ms: 1, deltas, values: None }
+        JournalEntry { request, actor, action, at_ms: 1, deltas, values: None, calls: None }
     }
 
     /// What happens to a small cell of two jobs and two nodes.

@@ -75,7 +75,7 @@ mod tests {
             for (version, size) in (1_i64..).map(|n| n * 2 + 1).zip(sizes) {
                 let deltas = vec![Delta::JobRemoved { job: JobId(0), name: None }; size];
                 let entry = JournalEntry {
-                    request: RequestId(0), actor: String::new(), action: String::new(), at_ms: version, deltas, values: None,
+                    request: RequestId(0), actor: String::new(), action: String::new(), at_ms: version, deltas, values: None, calls: None,
                 };
                 ring.push(at_version(version), Arc::new(entry));
                 all.push(version);

@@ -477,6 +477,7 @@ mod tests {
             at_ms: 0,
             deltas,
             values: None,
+            calls: None,
         }
     }
 

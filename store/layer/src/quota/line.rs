@@ -41,7 +41,7 @@ impl QuotaLine {
 /// refused. The same limit again changes nothing. A change for another revision than `expected` is refused; 0: any.
 pub async fn quota_change(
     tx: &Transaction,
-    changes: &ChangeSet,
+    changes: &mut ChangeSet,
     user: &Name,
     band: Band,
     limit: &QuotaLimit,
@@ -64,6 +64,7 @@ pub async fn quota_change(
     let old = row.changes.len().saturating_sub(QUOTA_CHANGES_MAX);
     row.changes.drain(..old);
     keys::write(tx, changes.space(), &QuotaKey { user: user.clone(), band }, &row)?;
+    changes.revised(revision.saturating_sub(1), revision);
     // A quota in a band lets its user run there.
     access_head_move(tx, changes.space())?;
     Ok(row)
@@ -170,8 +171,8 @@ mod tests {
             let (change, space) = (&change(number, "quota_set"), &self.space);
             let (user, limit) = (&name(user), &QuotaLimit { tasks_max, ..QuotaLimit::default() });
             let set = self.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
-                let changes = ChangeSet::begin(&tx, space, change).await?;
-                let row = quota_change(&tx, &changes, user, Band::Batch, limit, expected).await?;
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                let row = quota_change(&tx, &mut changes, user, Band::Batch, limit, expected).await?;
                 changes.append(&tx)?;
                 Ok(row)
             });

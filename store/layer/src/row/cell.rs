@@ -82,6 +82,10 @@ pub struct CellMeta {
     #[n(30)]
     #[serde(default)]
     pub loads: Option<LoadJournal>,
+    /// Milliseconds that sealed calls are kept; absent: [`AUDIT_RETENTION_MS`].
+    #[n(31)]
+    #[serde(default)]
+    pub audit_retention_ms: Option<u64>,
 }
 
 /// Whether the journal has the measured loads of nodes.
@@ -106,7 +110,15 @@ pub const JOURNAL_BYTES_MAX: u64 = 512 << 20;
 /// Most ended jobs of a cell by default: every process that follows the cell holds them in memory.
 pub const ENDED_JOBS_MAX: u64 = 50_000;
 
+/// How long the calls of a cell are kept by default: 90 days.
+pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3_600_000;
+
 impl CellMeta {
+    /// Milliseconds that sealed calls are kept.
+    pub fn audit_retention_ms(&self) -> u64 {
+        self.audit_retention_ms.unwrap_or(AUDIT_RETENTION_MS)
+    }
+
     /// Most ended jobs that are kept.
     pub fn ended_jobs_max(&self) -> u64 {
         self.ended_jobs_max.unwrap_or(ENDED_JOBS_MAX)
@@ -140,6 +152,7 @@ impl Default for CellMeta {
             journal_bytes_max: None,
             ended_jobs_max: None,
             loads: None,
+            audit_retention_ms: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Each noun's module presents its own rows to other crates.
 
 mod access;
+mod audit;
 mod cell;
 mod constraint;
 mod cursor;
@@ -17,7 +18,11 @@ mod request;
 mod settings_change;
 
 pub use access::{AccessGrantChange, AccessGrantRow, GRANT_CHANGES_MAX};
-pub use cell::{CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX, LoadJournal};
+pub use audit::{AuditChunk, AuditHead};
+pub use cell::{
+    AUDIT_RETENTION_MS, CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX,
+    LoadJournal,
+};
 pub use constraint::ConstraintToken;
 pub use cursor::{Cursor, CursorParseError};
 pub use federation::{FederationCell, StoreGeneration};

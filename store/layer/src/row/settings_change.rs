@@ -42,6 +42,7 @@ impl CellMeta {
             journal_bytes_max: _,
             ended_jobs_max: _,
             loads: _,
+            audit_retention_ms: _,
         } = self;
         let rules = schedulers.iter().flatten().map(|(work, scheduler)| format!("{work}={scheduler}"));
         vec![
@@ -52,6 +53,7 @@ impl CellMeta {
             ("job_retention_ms", job_retention_ms.to_string()),
             ("journal_retention_ms", journal_retention_ms.to_string()),
             ("request_retention_ms", request_retention_ms.to_string()),
+            ("audit_retention_ms", self.audit_retention_ms().to_string()),
             ("journal_bytes_max", self.journal_bytes_max().to_string()),
             ("ended_jobs_max", self.ended_jobs_max().to_string()),
             ("queueing", queueing.clone()),

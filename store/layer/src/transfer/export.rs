@@ -114,7 +114,9 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::SchedulerPool
         | KeyKind::FederationCell
         | KeyKind::StoreGeneration
-        | KeyKind::AccessHead => false,
+        | KeyKind::AccessHead
+        | KeyKind::AuditHead
+        | KeyKind::AuditChunk => false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::AuditedCall;
 use crate::id::{JobId, MergedServiceId, Name, NodeId, RequestId, TaskId};
 use crate::job::{JobRow, JobSpec};
 use crate::merged::MergedServiceRow;
@@ -39,6 +40,11 @@ pub struct JournalEntry {
     #[n(5)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<ValueChange>>,
+    /// The calls of the API that it is made of, and refused ones, for the audit; absent: a process of the cell wrote the
+    /// entry of itself.
+    #[n(6)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Vec<AuditedCall>>,
 }
 
 /// The name of a job with that of its user. No two running jobs of a cell share it.

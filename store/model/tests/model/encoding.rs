@@ -296,6 +296,7 @@ fn journal() -> JournalEntry {
             Delta::MergedServiceRemoved { id: MergedServiceId(8), user: name("ada"), name: name("shop") },
         ],
         values: None,
+        calls: None,
     }
 }
 

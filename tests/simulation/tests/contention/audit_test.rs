@@ -65,6 +65,7 @@ impl Hand {
             at_ms: self.at_ms,
             deltas,
             values: None,
+            calls: None,
         });
     }
 

@@ -16,9 +16,9 @@ use borough_model::{GangId, Incarnation, JobId, MergedServiceId, NodeId, Request
 
 use crate::keys::*;
 use crate::row::{
-    AccessGrantRow, CellGate, CellMeta, CellState, ConstraintToken, Cursor, EndpointRow, FederationCell,
-    ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
-    RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
+    AccessGrantRow, AuditChunk, AuditHead, CellGate, CellMeta, CellState, ConstraintToken, Cursor,
+    EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow,
+    QuotaRow, QuotaUsed, RequestExpiry, RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
 };
 use crate::testing::{job_spec, name};
 
@@ -148,6 +148,9 @@ fn the_others() -> Vec<StoredRow> {
     let request =
         RequestRow { digest: vec![1, 2], result: vec![3], expires_ms: 5, entry: Some(RequestId(7)) };
     let status = WorkerStatus { epoch: 1, holder: "w1".to_owned(), placed: 7, ..WorkerStatus::default() };
+    let position = Cursor { store_epoch: 1, stamp };
+    let audit_head = AuditHead { position, number: 3, hash: [2; 32], oldest: 1, bytes: 900 };
+    let chunk = AuditChunk { previous: [1; 32], hash: [2; 32], last_ms: 5, body: "{}\n".to_owned() };
     let cell = FederationCell { store: "fdb:/one".to_owned(), revision: 1, changed_ms: 5 };
     rows! {
         Quota: QuotaKey { user: user.clone(), band } => quota;
@@ -167,6 +170,8 @@ fn the_others() -> Vec<StoredRow> {
         StoreGeneration: StoreGenerationKey {} => StoreGeneration { generation: 3, opened_ms: 5 };
         AccessGrant: AccessGrantKey { subject: "user/ada".to_owned() } => grant;
         AccessHead: AccessHeadKey {} => Counter(2);
+        AuditHead: AuditHeadKey {} => audit_head;
+        AuditChunk: AuditChunkKey { number: 3 } => chunk;
     }
 }
 
