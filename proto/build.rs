@@ -34,8 +34,10 @@ const GATHERED: [(&str, [&str; 2], &str, &str); 1] =
     [("JobSpec", ["gang_topology", "roles"], "gang", "super::gang::GangFields")];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let names =
-        ["access", "agent", "cell", "common", "job", "merged", "name", "node", "quota", "task", "watch"];
+    let names = [
+        "access", "agent", "audit", "cell", "common", "job", "merged", "name", "node", "quota", "task",
+        "watch",
+    ];
     let files: Vec<String> = names.iter().map(|name| format!("borough/v1/{name}.proto")).collect();
     println!("cargo:rerun-if-changed=borough");
     let descriptors = protox::compile(&files, ["."])?;

@@ -6,6 +6,7 @@
 //! [`task`].
 
 pub mod access;
+pub mod audit;
 pub mod auth;
 pub mod cell;
 mod connection;

@@ -91,6 +91,8 @@ pub fn text_cut(text: &mut String, most: usize) {
 
 /// The shortest and the longest retention of jobs and of the journal, in milliseconds.
 pub const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
+/// The same of the calls of the audit.
+pub const AUDIT_RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=3_650 * 86_400_000;
 /// The smallest and the largest bound of the journal: a few of the largest entries, and what one machine can keep.
 pub const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 40;
 /// The smallest and the largest number of ended jobs that a cell keeps.

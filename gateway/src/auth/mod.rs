@@ -28,6 +28,7 @@ use tower::{Layer, Service};
 
 pub use issuer::{IssuerRefused, IssuerSettings, Issuers, TokenRefused};
 
+use crate::audit::CallTrace;
 use crate::connection::{ConnectionKind, ConnectionMark, PeerCertificate};
 use crate::status::{status_connections_exhausted, status_with};
 
@@ -323,7 +324,14 @@ where
         let path = request.uri().path();
         let mark = request.extensions().get::<ConnectionMark>();
         let certificate = mark.and_then(ConnectionMark::certificate);
-        let principal = match admitted(&self.credentials, certificate, request.headers(), path) {
+        let principal =
+            authenticated(&self.credentials, certificate, request.headers()).and_then(|principal| {
+                if let Some(trace) = request.extensions().get::<Arc<CallTrace>>() {
+                    trace.authenticated(&principal);
+                }
+                covers(&principal, path).map(|()| principal)
+            });
+        let principal = match principal {
             Ok(principal) => principal,
             Err(refused) => return Either::Right(ready(Ok(refused.into_http()))),
         };
@@ -349,21 +357,22 @@ fn service_of(path: &str) -> Option<&str> {
 }
 
 /// The principal of a gRPC call, or the refusal.
-fn admitted(
+fn authenticated(
     credentials: &Credentials,
     certificate: Option<&PeerCertificate>,
     headers: &HeaderMap,
-    path: &str,
 ) -> Result<Principal, Status> {
     let refused = |error: NotAuthenticated| {
         status_with(Code::Unauthenticated, error.reason(), error.to_string(), Default::default())
     };
-    let principal = credentials.caller(certificate, headers).map_err(refused)?;
-    match (&principal, service_of(path)) {
+    credentials.caller(certificate, headers).map_err(refused)
+}
+
+/// Refuses a service that is not for this kind of principal.
+fn covers(principal: &Principal, path: &str) -> Result<(), Status> {
+    match (principal, service_of(path)) {
         (Principal::User(identity), Some(AGENT_SERVICE)) => Err(not_a_node(identity)),
-        (Principal::Operator | Principal::User(_), _) | (Principal::Node(_), Some(AGENT_SERVICE)) => {
-            Ok(principal)
-        }
+        (Principal::Operator | Principal::User(_), _) | (Principal::Node(_), Some(AGENT_SERVICE)) => Ok(()),
         (Principal::Node(_), _) => Err(Status::permission_denied(NODE_TOKEN_ONLY)),
     }
 }
@@ -419,7 +428,8 @@ mod tests {
     fn a_nodes_token_opens_sessions_of_its_nodes_and_nothing_else() {
         let (credentials, operator, node) = both(grant("alpha", Some("alpha-1")));
         let call = |token: &str, path: &str| {
-            admitted(&credentials, None, &headers(&format!("Bearer {token}")), path)
+            let principal = authenticated(&credentials, None, &headers(&format!("Bearer {token}")))?;
+            covers(&principal, path).map(|()| principal)
         };
         for path in [
             "/borough.v1.JobService/SubmitJob",
@@ -444,8 +454,7 @@ mod tests {
         }
         assert!(Principal::Node([grant("alpha", None)].into()).session_check("alpha", "any").is_ok());
         assert!(Principal::Operator.session_check("beta", "any").is_ok());
-        let nobody =
-            admitted(&credentials, None, &HeaderMap::new(), "/borough.v1.AgentService/Session").unwrap_err();
+        let nobody = authenticated(&credentials, None, &HeaderMap::new()).unwrap_err();
         assert_eq!(nobody.code(), tonic::Code::Unauthenticated);
     }
 

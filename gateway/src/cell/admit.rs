@@ -13,6 +13,7 @@ use tonic::{Code, Request, Status};
 use super::ask::Ask;
 use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
 use super::ongoing::OngoingCall;
+use crate::audit::{CallAbout, CallKind, CallSeen};
 use crate::auth::{NODE_TOKEN_ONLY, Principal};
 use crate::status::{status_from_field, status_unavailable, status_with};
 
@@ -27,8 +28,7 @@ pub(crate) struct Asked<'a, M> {
 
 /// What a request's credential proves. Without one, nothing has checked the caller.
 pub(crate) fn principal_of(extensions: &Extensions) -> Result<Principal, Status> {
-    let principal = extensions.get::<Principal>().cloned();
-    principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))
+    CallSeen::of(extensions).map(|seen| seen.principal)
 }
 
 /// Completes a request as its caller meant it: without a user, it is in the name of the caller's own.
@@ -59,19 +59,26 @@ fn other_user(identity: &Identity, claimed: &str) -> Status {
     status_with(Code::PermissionDenied, "OTHER_USER", text, facts)
 }
 
-/// Admits a message of `principal` that changes nothing, or refuses it.
+/// Admits a message of a caller that changes nothing, or refuses it.
 ///
 /// # Errors
 /// `PERMISSION_DENIED` if the grants of the cell do not allow it; `NOT_FOUND` for another cell.
 pub(crate) fn admit_message<'a, M: Ask>(
     cells: &'a Cells,
-    principal: &Principal,
+    seen: &CallSeen,
     mut message: M,
 ) -> Result<Asked<'a, M>, Status> {
-    context_complete(principal, message.context_mut())?;
+    seen.trace.is_about(about_of(&mut message, CallKind::Read));
+    context_complete(&seen.principal, message.context_mut())?;
     caller_of_read(message.context_mut().as_ref())?;
-    let cell = cell_of(cells, principal, &message)?;
+    let cell = cell_of(cells, &seen.principal, &message)?;
     Ok(Asked { cell, message })
+}
+
+/// What a message says of itself, for the audit.
+fn about_of<M: Ask>(message: &mut M, kind: CallKind) -> CallAbout {
+    let context = message.context_mut().clone();
+    CallAbout::new(message.cell(), context.as_ref(), message.object(), kind)
 }
 
 /// The cell of a message, if the grants there allow it.
@@ -91,13 +98,13 @@ fn cell_of<'a, M: Ask>(
 /// As there.
 pub(crate) fn admit_stream<'a, M: Ask>(
     cells: &'a Cells,
-    principal: &Principal,
+    seen: &CallSeen,
     message: M,
 ) -> Result<(Asked<'a, M>, OngoingCall), Status> {
-    let asked = admit_message(cells, principal, message)?;
+    let asked = admit_message(cells, seen, message)?;
     let ongoing = OngoingCall {
         cell: Arc::clone(asked.cell),
-        principal: principal.clone(),
+        principal: seen.principal.clone(),
         method: M::METHOD,
         need: M::NEED,
         owner: asked.message.owner().to_owned(),
@@ -111,8 +118,8 @@ impl Cells {
     /// # Errors
     /// As there.
     pub(crate) fn admit_read<M: Ask>(&self, request: Request<M>) -> Result<Asked<'_, M>, Status> {
-        let principal = principal_of(request.extensions())?;
-        admit_message(self, &principal, request.into_inner())
+        let seen = CallSeen::of(request.extensions())?;
+        admit_message(self, &seen, request.into_inner())
     }
 
     /// As [`admit_stream`], for a request with its credential.
@@ -123,8 +130,8 @@ impl Cells {
         &self,
         request: Request<M>,
     ) -> Result<(Asked<'_, M>, OngoingCall), Status> {
-        let principal = principal_of(request.extensions())?;
-        admit_stream(self, &principal, request.into_inner())
+        let seen = CallSeen::of(request.extensions())?;
+        admit_stream(self, &seen, request.into_inner())
     }
 
     /// Admits a request that changes something, under its request id.
@@ -135,11 +142,14 @@ impl Cells {
         &self,
         request: Request<M>,
     ) -> Result<(&Arc<CellContext>, Caller, M), Status> {
-        let principal = principal_of(request.extensions())?;
+        let CallSeen { principal, trace } = CallSeen::of(request.extensions())?;
         let mut message = request.into_inner();
+        trace.is_about(about_of(&mut message, CallKind::Change));
         context_complete(&principal, message.context_mut())?;
-        let caller = caller_of_mutation(message.context_mut().as_ref())?;
-        Ok((cell_of(self, &principal, &message)?, caller, message))
+        let mut caller = caller_of_mutation(message.context_mut().as_ref())?;
+        let cell = cell_of(self, &principal, &message)?;
+        caller.call = Some(Arc::new(trace.call(M::METHOD)));
+        Ok((cell, caller, message))
     }
 }
 

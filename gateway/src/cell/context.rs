@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
+use borough_model::audit::AuditedCall;
 use borough_model::{Name, RequestId};
 use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
@@ -29,6 +30,7 @@ use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
 use super::usages::JobUsages;
+use crate::audit::{AuditQueue, audit_follow};
 use crate::session::batch::WriterContext;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;
@@ -80,6 +82,8 @@ pub struct CellContext {
     pub scheduler: SchedulerMirror,
     /// Who may do what here.
     pub(crate) access: AccessMirror,
+    /// Refusals that wait to be recorded.
+    pub(crate) audit: AuditQueue,
 }
 
 /// What [`CellContext::open`] needs of each cell.
@@ -97,6 +101,8 @@ pub struct Caller {
     pub user: Name,
     /// A read may have none; it then gets a fresh one.
     pub request: RequestId,
+    /// The call as the audit has it; absent: the gateway itself makes the change.
+    pub call: Option<Arc<AuditedCall>>,
 }
 
 impl CellContext {
@@ -144,11 +150,12 @@ impl CellContext {
             watchers: WatcherHub::default(),
             scheduler: SchedulerMirror::default(),
             access: AccessMirror::default(),
+            audit: AuditQueue::default(),
         });
         let follower = Arc::clone(&cell);
         let cancelled = cancelled.clone();
         let (herald, measurer, indexer) = (Arc::clone(&cell), Arc::clone(&cell), Arc::clone(&cell));
-        let grants = Arc::clone(&cell);
+        let (grants, audited) = (Arc::clone(&cell), Arc::clone(&cell));
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
@@ -156,6 +163,7 @@ impl CellContext {
                 () = journal_follow(measurer) => {}
                 () = entries_follow(indexer) => {}
                 () = access_follow(grants) => {}
+                () = audit_follow(audited) => {}
                 () = cancelled.cancelled() => {}
             }
         });
@@ -246,7 +254,7 @@ pub fn caller_of_mutation(context: Option<&v1::RequestContext>) -> Result<Caller
     let request = request_id_from_text("context.request_id", &context.request_id);
     let user = name_from_text("context.user", &context.user);
     match (user, request) {
-        (Ok(user), Ok(request)) => Ok(Caller { user, request }),
+        (Ok(user), Ok(request)) => Ok(Caller { user, request, call: None }),
         (Err(refused), _) | (_, Err(refused)) => Err(status_from_field(&refused)),
     }
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 
 use borough_kv::{Idempotency, Transaction, TransactionOption};
 use borough_model::RequestId;
+use borough_model::audit::AuditedCall;
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::request::{RequestBegun, RequestDone, request_begin, request_finish, requests_finish};
 use borough_store::{StoreError, StoreResult};
@@ -87,14 +88,17 @@ where
             let value = minicbor::decode(&result).map_err(|error| StoreError::refused(error.to_string()))?;
             return Ok((value, None));
         }
-        let changes = match admission {
+        let mut changes = match admission {
             Admission::New => ChangeSet::begin_open(&tx, space, change).await?,
             Admission::Existing => ChangeSet::begin(&tx, space, change).await?,
         };
+        if let Some(call) = &caller.call {
+            changes.call_push(AuditedCall::clone(call));
+        }
         let (value, changes) = closure(tx.clone(), changes).await?;
         let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
         request_finish(&tx, space, change.request, digest, &result, expires_ms)?;
-        let epoch = Some(changes.store_epoch()).filter(|_| !changes.deltas().is_empty());
+        let epoch = Some(changes.store_epoch()).filter(|_| changes.has_entry());
         changes.append(&tx)?;
         Ok::<_, StoreError>((value, epoch))
     });
@@ -160,19 +164,22 @@ where
             *fresh && request.shares_with(first) && ids.insert(request.caller.request)
         });
         let fresh: Vec<usize> = fresh.map(|(at, _)| at).collect();
-        let (done, changes) = closure(tx.clone(), changes, fresh.clone()).await?;
+        let (done, mut changes) = closure(tx.clone(), changes, fresh.clone()).await?;
         let mut values: Vec<Option<T>> = requests.iter().map(|_| None).collect();
         let mut records = Vec::with_capacity(requests.len());
         for (at, value) in fresh.into_iter().zip(done) {
             let Some((value, request)) = value.zip(requests.get(at)) else { continue };
             let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
+            if let Some(call) = &request.caller.call {
+                changes.call_push(AuditedCall::clone(call));
+            }
             records.push(RequestDone { request: request.caller.request, digest: &request.digest, result });
             if let Some(of_request) = values.get_mut(at) {
                 *of_request = Some(value);
             }
         }
         requests_finish(&tx, space, change.request, records, expires_ms)?;
-        let epoch = Some(changes.store_epoch()).filter(|_| !changes.deltas().is_empty());
+        let epoch = Some(changes.store_epoch()).filter(|_| changes.has_entry());
         changes.append(&tx)?;
         Ok::<_, StoreError>((values, epoch))
     });

@@ -8,7 +8,9 @@ use borough_model::Name;
 use borough_model::job::scheduler_rules_check;
 use borough_model::node::label_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
-use borough_proto::bounds::{ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS};
+use borough_proto::bounds::{
+    AUDIT_RETENTION_MS, ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS,
+};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_scheduler_core::{Queueing, QueueingError, QueueingPolicy, ScoringProfile};
@@ -32,6 +34,7 @@ pub(super) struct SettingsChange {
     lost_per_minute_max: Option<u32>,
     job_retention_ms: Option<u64>,
     journal_retention_ms: Option<u64>,
+    audit_retention_ms: Option<u64>,
     journal_bytes_max: Option<u64>,
     ended_jobs_max: Option<u64>,
     queueing: Option<String>,
@@ -82,6 +85,7 @@ impl SettingsChange {
             lost_per_minute_max: settings.lost_per_minute_max,
             job_retention_ms: settings.job_retention_ms,
             journal_retention_ms: settings.journal_retention_ms,
+            audit_retention_ms: settings.audit_retention_ms,
             journal_bytes_max: settings.journal_bytes_max,
             ended_jobs_max: settings.ended_jobs_max,
             queueing,
@@ -128,12 +132,13 @@ impl SettingsChange {
             return Err(FieldRefused::new("ended_jobs_max", value.to_string(), &accepted));
         }
         let kept = [
-            ("job_retention_ms", self.job_retention_ms),
-            ("journal_retention_ms", self.journal_retention_ms),
+            ("job_retention_ms", self.job_retention_ms, RETENTION_MS),
+            ("journal_retention_ms", self.journal_retention_ms, RETENTION_MS),
+            ("audit_retention_ms", self.audit_retention_ms, AUDIT_RETENTION_MS),
         ];
-        for (field, value) in kept {
-            let Some(value) = value.filter(|value| !RETENTION_MS.contains(value)) else { continue };
-            let accepted = format!("{} to {} milliseconds", RETENTION_MS.start(), RETENTION_MS.end());
+        for (field, value, within) in kept {
+            let Some(value) = value.filter(|value| !within.contains(value)) else { continue };
+            let accepted = format!("{} to {} milliseconds", within.start(), within.end());
             return Err(FieldRefused::new(field, value.to_string(), &accepted));
         }
         Ok(())
@@ -150,6 +155,7 @@ impl SettingsChange {
         set(&mut meta.lost_per_minute_max, self.lost_per_minute_max.as_ref());
         set(&mut meta.job_retention_ms, self.job_retention_ms.as_ref());
         set(&mut meta.journal_retention_ms, self.journal_retention_ms.as_ref());
+        meta.audit_retention_ms = self.audit_retention_ms.or(meta.audit_retention_ms);
         meta.journal_bytes_max = self.journal_bytes_max.or(meta.journal_bytes_max);
         meta.ended_jobs_max = self.ended_jobs_max.or(meta.ended_jobs_max);
         set(&mut meta.queueing, self.queueing.as_ref());
@@ -229,10 +235,12 @@ pub(super) fn reclaim_idle(meta: &CellMeta) -> Option<String> {
 
 /// Converts the settings to a message.
 pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
-    let journal_bytes_max = Some(meta.journal_bytes_max());
+    let (audit_retention_ms, journal_bytes_max) =
+        (Some(meta.audit_retention_ms()), Some(meta.journal_bytes_max()));
     let ended_jobs_max = Some(meta.ended_jobs_max());
     let rules = meta.schedulers.unwrap_or_default().into_iter();
     v1::CellSettings {
+        audit_retention_ms,
         journal_bytes_max,
         ended_jobs_max,
         profile: Some(meta.profile),

@@ -91,7 +91,7 @@ impl Connections {
             return None;
         };
         let (authenticated, certificate) = (AtomicBool::new(false), OnceLock::new());
-        let mark = Mark { connections: self.clone(), id, authenticated, certificate };
+        let mark = Mark { connections: self.clone(), peer, id, authenticated, certificate };
         Some((ConnectionMark(Arc::new(mark)), evicted))
     }
 
@@ -132,6 +132,7 @@ impl Connections {
 
 struct Mark {
     connections: Connections,
+    peer: IpAddr,
     id: ConnectionId,
     authenticated: AtomicBool,
     certificate: OnceLock<PeerCertificate>,
@@ -164,6 +165,11 @@ impl ConnectionMark {
         connections.0.certified.lock().insert(*id, (certificate.serial.clone(), cut.clone()));
         kept.set(certificate).ok();
         cut
+    }
+
+    /// The address from which the peer has connected.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.0.peer
     }
 
     /// The certificate that the peer has proven to hold, if any.

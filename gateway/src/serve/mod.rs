@@ -14,6 +14,7 @@ use borough_proto::connect::{Connection, Connector};
 use borough_proto::tls::{ClientTls, ServerTls};
 use borough_proto::v1::access_service_server::AccessServiceServer;
 use borough_proto::v1::agent_service_server::AgentServiceServer;
+use borough_proto::v1::audit_service_server::AuditServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
 use borough_proto::v1::merge_service_server::MergeServiceServer;
@@ -23,6 +24,7 @@ use borough_proto::v1::quota_service_server::QuotaServiceServer;
 use borough_proto::v1::task_service_server::TaskServiceServer;
 use borough_proto::v1::watch_service_server::WatchServiceServer;
 use borough_store::error_chain;
+use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -40,6 +42,7 @@ use tower::layer::util::{Identity, Stack};
 use tower_http::cors::CorsLayer;
 
 use crate::access::AccessServer;
+use crate::audit::{AuditLayer, AuditServer, audit_flush};
 use crate::auth::{AuthLayer, Credentials};
 use crate::cell::{CellConnection, CellContext, CellServer, Cells};
 use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
@@ -68,6 +71,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(6);
 const TLS_LOOK: Duration = Duration::from_secs(1);
 /// How long a gateway that ends waits for the calls that it has begun.
 const END_WAIT: Duration = Duration::from_secs(3);
+/// How long a gateway that ends tries to record the last refusals.
+const FLUSH_WAIT: Duration = Duration::from_secs(1);
 /// How long an HTTP connection may wait for its next request.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
 
@@ -160,6 +165,7 @@ impl GatewayListeners {
 /// A running gateway.
 pub struct Gateway {
     tasks: Vec<tokio::task::JoinHandle<()>>,
+    cells: Arc<Cells>,
     calls: Calls,
     health: Arc<ProcessHealth>,
 }
@@ -187,10 +193,11 @@ impl Gateway {
         let network = NetworkSettings { name, incoming, connector };
         let StartedParts { mut tasks, cells, health, calls } =
             Self::roles_start(config, network, &clock, &rng, &cancelled);
-        let server = HttpServer { cells, credentials, registry, health: Arc::clone(&health) };
+        let server =
+            HttpServer { cells: Arc::clone(&cells), credentials, registry, health: Arc::clone(&health) };
         tasks.push(tokio::spawn(http_answer(http, Arc::new(server), cancelled)));
         tasks.extend(follow.map(tokio::spawn));
-        Self { tasks, calls, health }
+        Self { tasks, cells, calls, health }
     }
 
     /// Answers gRPC over connections that a simulation supplies, and reaches other gateways through its connector. It
@@ -206,9 +213,9 @@ impl Gateway {
         I: Stream<Item = io::Result<C>> + Send + 'static,
         C: Connection + Connected + 'static,
     {
-        let StartedParts { tasks, health, calls, .. } =
+        let StartedParts { tasks, cells, health, calls } =
             Self::roles_start(config, network, &clock, &rng, &cancelled);
-        Self { tasks, calls, health }
+        Self { tasks, cells, calls, health }
     }
 
     fn roles_start<I, C>(
@@ -278,6 +285,13 @@ impl Gateway {
         if tokio::time::timeout(END_WAIT, self.calls.end()).await.is_err() {
             tracing::warn!("calls were still under way when the gateway ended");
         }
+        let flush = join_all(self.cells.0.values().map(|cell| audit_flush(cell)));
+        if !tokio::time::timeout(FLUSH_WAIT, flush)
+            .await
+            .is_ok_and(|flushed| flushed.iter().all(Result::is_ok))
+        {
+            tracing::warn!("the last refusals could not be recorded");
+        }
     }
 
     /// Waits until all parts have ended after the cancellation.
@@ -310,7 +324,10 @@ struct StartedParts {
 /// What a call passes on its way to a service, the outermost last.
 type GatewayLayers = Stack<
     OverloadLayer,
-    Stack<AuthLayer, Stack<GrpcWebLayer, Stack<GrpcOnlyLayer, Stack<CorsLayer, Identity>>>>,
+    Stack<
+        AuthLayer,
+        Stack<AuditLayer, Stack<GrpcWebLayer, Stack<GrpcOnlyLayer, Stack<CorsLayer, Identity>>>>,
+    >,
 >;
 
 struct Servers {
@@ -343,6 +360,7 @@ impl Servers {
             .layer(cors)
             .layer(GrpcOnlyLayer)
             .layer(web)
+            .layer(AuditLayer::new(cells()))
             .layer(auth)
             .layer(overload)
             .add_service(agents)
@@ -354,6 +372,7 @@ impl Servers {
             .add_service(bounded!(MergeServiceServer::new(MergeServer::new(cells()))))
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
+            .add_service(bounded!(AuditServiceServer::new(AuditServer::new(cells()))))
             .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
     }
 }
@@ -397,7 +416,8 @@ where
 }
 
 /// Services that only read from the store.
-const READERS: [&str; 2] = [
+const READERS: [&str; 3] = [
+    borough_proto::v1::audit_service_server::SERVICE_NAME,
     borough_proto::v1::name_service_server::SERVICE_NAME,
     borough_proto::v1::watch_service_server::SERVICE_NAME,
 ];

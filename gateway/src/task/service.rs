@@ -19,9 +19,10 @@ use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::{StreamSlots, window_of};
+use crate::audit::CallSeen;
 use crate::cell::{
-    Asked, Caller, CellContext, Cells, KeyedRequest, admit_stream, cursor_to_message, keyed_found, keyed_run,
-    principal_of,
+    Ask as _, Asked, Caller, CellContext, Cells, KeyedRequest, admit_stream, cursor_to_message, keyed_found,
+    keyed_run,
 };
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::attempt_to_message;
@@ -91,13 +92,13 @@ impl TaskService for TaskServer {
         request: Request<Streaming<v1::ExecRequest>>,
     ) -> Result<Response<ExecStream>, Status> {
         let handed_on = is_handed_on(request.metadata());
-        let principal = principal_of(request.extensions())?;
+        let seen = CallSeen::of(request.extensions())?;
         let mut inbound = request.into_inner();
         let open = match inbound.message().await?.and_then(|first| first.message) {
             Some(FromCaller::Open(open)) => open,
             _ => return Err(Status::invalid_argument("the first message of an exec opens it")),
         };
-        let (Asked { cell, message: open }, ongoing) = admit_stream(&self.cells, &principal, open)?;
+        let (Asked { cell, message: open }, ongoing) = admit_stream(&self.cells, &seen, open)?;
         command_check(&open)?;
         let slot = self.streams.take()?;
         let wanted = WantedAttempt {
@@ -110,12 +111,18 @@ impl TaskService for TaskServer {
         match attempt_found(cell, &self.peers, &wanted).await? {
             AgentReached::Here(found) => {
                 running(&found.row, &open.user, &open.job)?;
-                Ok(Response::new(ongoing.hold(exec_start(found, open, inbound, slot).await?)))
+                let started = exec_start(found, open, inbound, slot).await?;
+                // Another gateway that has handed it on knows who asked, and from where.
+                if !handed_on {
+                    cell.audit.done(seen.trace.call(v1::ExecOpen::METHOD));
+                }
+                Ok(Response::new(ongoing.hold(started)))
             }
             AgentReached::Elsewhere(gateway) => {
                 let task = format!("{}/{}/{}", open.user, open.job, open.index);
                 let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await;
                 let stream = stream.map_err(|status| Peers::refusal(&task, status))?;
+                cell.audit.done(seen.trace.call(v1::ExecOpen::METHOD));
                 Ok(Response::new(ongoing.hold(slot.held(stream.into_inner()))))
             }
         }

@@ -328,6 +328,8 @@ type CellSettings struct {
 	JournalBytesMax *uint64 `protobuf:"varint,11,opt,name=journal_bytes_max,json=journalBytesMax,proto3,oneof" json:"journal_bytes_max,omitempty"`
 	// Ended jobs that the cell keeps at most, however young they are: 100 to 10,000,000; 50,000 unless set.
 	EndedJobsMax *uint64 `protobuf:"varint,12,opt,name=ended_jobs_max,json=endedJobsMax,proto3,oneof" json:"ended_jobs_max,omitempty"`
+	// How long the cell keeps the calls of its audit, milliseconds: a minute to ten years; 90 days unless set.
+	AuditRetentionMs *uint64 `protobuf:"varint,13,opt,name=audit_retention_ms,json=auditRetentionMs,proto3,oneof" json:"audit_retention_ms,omitempty"`
 	// Counts changes. Only answers have it.
 	Revision      uint64 `protobuf:"varint,15,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -444,6 +446,13 @@ func (x *CellSettings) GetJournalBytesMax() uint64 {
 func (x *CellSettings) GetEndedJobsMax() uint64 {
 	if x != nil && x.EndedJobsMax != nil {
 		return *x.EndedJobsMax
+	}
+	return 0
+}
+
+func (x *CellSettings) GetAuditRetentionMs() uint64 {
+	if x != nil && x.AuditRetentionMs != nil {
+		return *x.AuditRetentionMs
 	}
 	return 0
 }
@@ -1283,7 +1292,7 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x01(\rR\x05nodes\x12\x1d\n" +
 	"\n" +
 	"cpu_millis\x18\x02 \x01(\x04R\tcpuMillis\x12!\n" +
-	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\"\xfe\x05\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\"\xc8\x06\n" +
 	"\fCellSettings\x12\x1d\n" +
 	"\aprofile\x18\x01 \x01(\tH\x00R\aprofile\x88\x01\x01\x12C\n" +
 	"\x0ffailure_domains\x18\x02 \x01(\v2\x1a.borough.v1.FailureDomainsR\x0efailureDomains\x122\n" +
@@ -1299,7 +1308,8 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\x0efresh_start_ms\x18\b \x01(\x04H\x05R\ffreshStartMs\x88\x01\x01\x12\x1d\n" +
 	"\areclaim\x18\t \x01(\bH\x06R\areclaim\x88\x01\x01\x12/\n" +
 	"\x11journal_bytes_max\x18\v \x01(\x04H\aR\x0fjournalBytesMax\x88\x01\x01\x12)\n" +
-	"\x0eended_jobs_max\x18\f \x01(\x04H\bR\fendedJobsMax\x88\x01\x01\x12\x1a\n" +
+	"\x0eended_jobs_max\x18\f \x01(\x04H\bR\fendedJobsMax\x88\x01\x01\x121\n" +
+	"\x12audit_retention_ms\x18\r \x01(\x04H\tR\x10auditRetentionMs\x88\x01\x01\x12\x1a\n" +
 	"\brevision\x18\x0f \x01(\x04R\brevisionB\n" +
 	"\n" +
 	"\b_profileB\x16\n" +
@@ -1311,7 +1321,8 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"\b_reclaimB\x14\n" +
 	"\x12_journal_bytes_maxB\x11\n" +
-	"\x0f_ended_jobs_max\"{\n" +
+	"\x0f_ended_jobs_maxB\x15\n" +
+	"\x13_audit_retention_ms\"{\n" +
 	"\x0eSchedulerRules\x122\n" +
 	"\x02of\x18\x01 \x03(\v2\".borough.v1.SchedulerRules.OfEntryR\x02of\x1a5\n" +
 	"\aOfEntry\x12\x10\n" +

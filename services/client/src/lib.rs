@@ -6,6 +6,7 @@
 //! Answers are the messages of `borough/v1`; their meaning is up to the caller.
 
 mod access;
+mod audit;
 mod builder;
 mod call;
 mod cell;

@@ -5,6 +5,7 @@
 from ..record import OpenEnum, Record
 from .common import *
 from .access import *
+from .audit import *
 from .task import *
 from .job import *
 from .cell import *
@@ -22,6 +23,11 @@ __all__ = [
     "AffinityKind",
     "After",
     "AfterCondition",
+    "AuditChunk",
+    "AuditFilter",
+    "AuditOutcome",
+    "AuditRefusal",
+    "AuditedCall",
     "Band",
     "Card",
     "Cell",
@@ -145,6 +151,10 @@ RECORDS: dict[str, type[Record]] = {
     "borough.v1.CheckAccessResponse": AccessAnswer,
     "borough.v1.ListHoldersResponse": AccessHolders,
     "borough.v1.ListHoldersResponse.Holder": AccessHolder,
+    "borough.v1.AuditFilter": AuditFilter,
+    "borough.v1.AuditedCall": AuditedCall,
+    "borough.v1.AuditRefusal": AuditRefusal,
+    "borough.v1.AuditChunk": AuditChunk,
     "borough.v1.Port": Port,
     "borough.v1.Exit": Exit,
     "borough.v1.Task": Task,
@@ -228,6 +238,7 @@ RECORDS: dict[str, type[Record]] = {
 ENUMS: dict[str, type[OpenEnum]] = {
     "borough.v1.TaintEffect": TaintEffect,
     "borough.v1.HelperPhase": HelperPhase,
+    "borough.v1.AuditOutcome": AuditOutcome,
     "borough.v1.TaskState": TaskState,
     "borough.v1.TaskCondition": TaskCondition,
     "borough.v1.Health": Health,

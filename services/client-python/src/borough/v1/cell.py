@@ -112,6 +112,8 @@ class CellSettings(Record):
     """
     ended_jobs_max: int | None = None
     """Ended jobs that the cell keeps at most, however young they are: 100 to 10,000,000; 50,000 unless set."""
+    audit_retention_ms: int | None = None
+    """How long the cell keeps the calls of its audit, milliseconds: a minute to ten years; 90 days unless set."""
     revision: int = 0
     """Counts changes. Only answers have it."""
 

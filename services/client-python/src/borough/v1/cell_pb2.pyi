@@ -116,6 +116,7 @@ class CellSettings(_message.Message):
         "reclaim",
         "journal_bytes_max",
         "ended_jobs_max",
+        "audit_retention_ms",
         "revision",
     )
     PROFILE_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +131,7 @@ class CellSettings(_message.Message):
     RECLAIM_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     ENDED_JOBS_MAX_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     profile: str
     failure_domains: FailureDomains
@@ -143,6 +145,7 @@ class CellSettings(_message.Message):
     reclaim: bool
     journal_bytes_max: int
     ended_jobs_max: int
+    audit_retention_ms: int
     revision: int
     def __init__(
         self,
@@ -158,6 +161,7 @@ class CellSettings(_message.Message):
         reclaim: bool = ...,
         journal_bytes_max: _Optional[int] = ...,
         ended_jobs_max: _Optional[int] = ...,
+        audit_retention_ms: _Optional[int] = ...,
         revision: _Optional[int] = ...,
     ) -> None: ...
 

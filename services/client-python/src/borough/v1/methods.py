@@ -3,7 +3,7 @@
 """The methods of the API."""
 
 from ..methods import Method
-from . import access_pb2, cell_pb2, job_pb2, merged_pb2, name_pb2, node_pb2, quota_pb2, task_pb2, watch_pb2
+from . import access_pb2, audit_pb2, cell_pb2, job_pb2, merged_pb2, name_pb2, node_pb2, quota_pb2, task_pb2, watch_pb2
 
 LIST_GRANTS = Method(
     "/borough.v1.AccessService/ListGrants", access_pb2.ListGrantsRequest, access_pb2.ListGrantsResponse
@@ -15,6 +15,10 @@ CHECK_ACCESS = Method(
 )
 LIST_HOLDERS = Method(
     "/borough.v1.AccessService/ListHolders", access_pb2.ListHoldersRequest, access_pb2.ListHoldersResponse
+)
+LIST_AUDIT = Method("/borough.v1.AuditService/ListAudit", audit_pb2.ListAuditRequest, audit_pb2.ListAuditResponse)
+LIST_AUDIT_CHUNKS = Method(
+    "/borough.v1.AuditService/ListAuditChunks", audit_pb2.ListAuditChunksRequest, audit_pb2.ListAuditChunksResponse
 )
 LIST_TASKS = Method("/borough.v1.TaskService/ListTasks", task_pb2.ListTasksRequest, task_pb2.ListTasksResponse)
 EXPLAIN_TASK = Method("/borough.v1.TaskService/ExplainTask", task_pb2.ExplainTaskRequest, task_pb2.ExplainTaskResponse)

@@ -1,0 +1,127 @@
+//! What a gateway learns of a call while it runs, for the audit.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use borough_model::RequestId;
+use borough_model::audit::{AUDIT_TEXT_BYTES_MAX, AuditedCall};
+use borough_proto::bounds::text_cut;
+use borough_proto::convert::request_id_from_text;
+use borough_proto::v1;
+use http::Extensions;
+use tonic::Status;
+
+use crate::auth::Principal;
+
+/// A call, in the extensions of its request. Each layer adds what it learns.
+#[derive(Debug, Default)]
+pub(crate) struct CallTrace {
+    from: Option<IpAddr>,
+    principal: OnceLock<Principal>,
+    about: OnceLock<CallAbout>,
+}
+
+/// What a call is about, as its message says. Nothing of it is checked yet.
+#[derive(Clone, Debug)]
+pub(crate) struct CallAbout {
+    /// The name of the cell.
+    pub(crate) cell: String,
+    pub(crate) user: String,
+    pub(crate) request: Option<RequestId>,
+    /// Such as `job/ann/web`; empty: nothing by a name.
+    pub(crate) object: String,
+    pub(crate) kind: CallKind,
+}
+
+/// Whether a call changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// Every refusal is recorded.
+    Change,
+    /// Refusals of rights are recorded.
+    Read,
+}
+
+impl CallAbout {
+    /// Keeps what a request says of itself.
+    pub(crate) fn new(
+        cell: &str,
+        context: Option<&v1::RequestContext>,
+        object: String,
+        kind: CallKind,
+    ) -> Self {
+        let user = context.map(|context| context.user.clone()).unwrap_or_default();
+        let request = context.and_then(|context| request_id_from_text("request", &context.request_id).ok());
+        Self { cell: cell.to_owned(), user, request, object, kind }
+    }
+}
+
+impl CallTrace {
+    pub(crate) fn new(from: Option<IpAddr>) -> Self {
+        Self { from, ..Self::default() }
+    }
+
+    /// Notes who calls.
+    pub(crate) fn authenticated(&self, principal: &Principal) {
+        self.principal.set(principal.clone()).ok();
+    }
+
+    /// Notes what the call is about, once its message was read.
+    pub(crate) fn is_about(&self, about: CallAbout) {
+        self.about.set(about).ok();
+    }
+
+    pub(crate) fn about(&self) -> Option<&CallAbout> {
+        self.about.get()
+    }
+
+    /// The call as the audit has it.
+    pub(crate) fn call(&self, method: &str) -> AuditedCall {
+        let (by, about) =
+            (self.principal.get().map_or_else(|| "nobody".to_owned(), principal_text), self.about.get());
+        let text = |text: &str| {
+            let mut text = text.to_owned();
+            text_cut(&mut text, AUDIT_TEXT_BYTES_MAX);
+            Some(text).filter(|text| !text.is_empty())
+        };
+        AuditedCall {
+            method: text(method).unwrap_or_default(),
+            by,
+            user: about.and_then(|about| text(&about.user)),
+            from: self.from.map(|from| from.to_string()),
+            request: about.and_then(|about| about.request),
+            object: about.and_then(|about| text(&about.object)),
+            revisions: None,
+            refused: None,
+        }
+    }
+}
+
+fn principal_text(principal: &Principal) -> String {
+    match principal {
+        Principal::Operator => "operator".to_owned(),
+        Principal::Node(_) => "node".to_owned(),
+        Principal::User(identity) => format!("user/{}", identity.user),
+    }
+}
+
+/// Who calls, as the layers before have found out.
+#[derive(Clone, Debug)]
+pub(crate) struct CallSeen {
+    pub(crate) principal: Principal,
+    pub(crate) trace: Arc<CallTrace>,
+}
+
+impl CallSeen {
+    /// Reads the extensions of a request.
+    ///
+    /// # Errors
+    /// Nothing has checked the caller.
+    pub(crate) fn of(extensions: &Extensions) -> Result<Self, Status> {
+        let principal = extensions.get::<Principal>().cloned();
+        let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
+        let trace = extensions.get::<Arc<CallTrace>>().cloned().unwrap_or_default();
+        trace.authenticated(&principal);
+        Ok(Self { principal, trace })
+    }
+}
