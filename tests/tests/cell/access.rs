@@ -64,7 +64,7 @@ impl TokenIssuer {
 }
 
 /// Runs a verb with a user's token.
-async fn with_token(cell: &TestCell, token: &Path, words: &[&str]) -> Ran {
+pub(crate) async fn with_token(cell: &TestCell, token: &Path, words: &[&str]) -> Ran {
     let token = token.display().to_string();
     // The gateway is named, and the user comes from the token.
     let gateway = cell.grpc();

@@ -6,6 +6,7 @@ mod absent;
 mod access;
 mod agent;
 mod allocs;
+mod audit;
 mod bad;
 mod balancers;
 mod browser;

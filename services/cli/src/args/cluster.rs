@@ -1,6 +1,8 @@
 //! Verbs on nodes, cells, names and events.
 
-use borough_proto::bounds::{ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS};
+use borough_proto::bounds::{
+    AUDIT_RETENTION_MS, ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS,
+};
 use borough_proto::v1::{FailureDomains, LabelMatch};
 use clap::{Args, Subcommand};
 
@@ -250,6 +252,9 @@ pub struct CellSet {
     /// Keep at most this much of the journal, however young it is, such as 1GiB
     #[arg(long, value_parser = journal_bytes, value_name = "BYTES")]
     pub journal_bytes: Option<u64>,
+    /// Keep the calls of the audit for this time, such as 365d
+    #[arg(long, value_parser = audit_retention, value_name = "TIME")]
+    pub audit_retention: Option<std::time::Duration>,
     /// Keep at most this many ended jobs, however young they are
     #[arg(long, value_parser = whole(ENDED_JOBS), value_name = "JOBS")]
     pub ended_jobs: Option<u64>,
@@ -272,6 +277,10 @@ fn fresh_start(text: &str) -> Result<std::time::Duration, String> {
 
 fn retention(text: &str) -> Result<std::time::Duration, String> {
     time_within(text, &RETENTION_MS, "1m to 365d")
+}
+
+fn audit_retention(text: &str) -> Result<std::time::Duration, String> {
+    time_within(text, &AUDIT_RETENTION_MS, "1m to 3650d")
 }
 
 fn journal_bytes(text: &str) -> Result<u64, String> {

@@ -1,6 +1,7 @@
 //! The command line: the arguments of every verb and role, as values.
 
 mod agent;
+mod audit;
 mod auth;
 mod ca;
 mod cluster;
@@ -31,6 +32,7 @@ mod top;
 mod usage;
 
 pub use agent::AgentArguments;
+pub use audit::{AuditFilterArguments, AuditOutcomeWord, AuditVerb};
 pub use auth::{
     AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, RevokeArguments,
     UserTokenArguments,
@@ -261,6 +263,9 @@ pub enum Verb {
     /// Show and give rights: who may do what in a cell
     #[command(subcommand)]
     Auth(AuthVerb),
+    /// Show who has changed what and who was refused, and check that nobody has changed that record
+    #[command(subcommand)]
+    Audit(AuditVerb),
     /// Keep ways to cells under names, and choose one
     #[command(subcommand)]
     Context(ContextVerb),

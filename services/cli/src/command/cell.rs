@@ -45,7 +45,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
 }
 
 /// The options of `cell set`, by the fields that they set.
-const OPTIONS: [(&str, &str); 11] = [
+const OPTIONS: [(&str, &str); 12] = [
     ("settings.profile", "--profile"),
     ("settings.failure_domains", "--failure-domains"),
     ("settings.queueing", "--queueing"),
@@ -55,6 +55,7 @@ const OPTIONS: [(&str, &str); 11] = [
     ("settings.job_retention_ms", "--job-retention"),
     ("settings.journal_retention_ms", "--journal-retention"),
     ("settings.journal_bytes_max", "--journal-bytes"),
+    ("settings.audit_retention_ms", "--audit-retention"),
     ("settings.ended_jobs_max", "--ended-jobs"),
     ("queues", "--queue"),
 ];
@@ -75,6 +76,7 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         job_retention_ms: set.job_retention.map(ms),
         journal_retention_ms: set.journal_retention.map(ms),
         journal_bytes_max: set.journal_bytes,
+        audit_retention_ms: set.audit_retention.map(ms),
         ended_jobs_max: set.ended_jobs,
         revision: 0,
     }

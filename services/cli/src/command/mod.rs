@@ -1,6 +1,7 @@
 //! The verbs: each asks a gateway and shows the answer.
 
 mod attempts;
+mod audit;
 mod auth;
 mod bulk;
 mod cell;
@@ -61,6 +62,7 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Cell(verb) => block_on(cell::run(global, verb, printer)),
         Verb::Quota(verb) => block_on(quota::run(global, verb, printer)),
         Verb::Auth(verb) => block_on(auth::run(global, verb, printer)),
+        Verb::Audit(verb) => block_on(audit::run(global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(global, verb, printer)),
         Verb::Top(arguments) => block_on(top::run(global, &arguments, printer)),

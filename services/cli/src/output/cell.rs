@@ -38,6 +38,7 @@ pub(crate) struct SettingsView {
     pub(crate) job_retention_ms: u64,
     pub(crate) journal_retention_ms: u64,
     pub(crate) journal_bytes_max: u64,
+    pub(crate) audit_retention_ms: u64,
     pub(crate) ended_jobs_max: u64,
     pub(crate) queueing: Foreign,
     pub(crate) queues: Vec<QueueView>,
@@ -80,6 +81,7 @@ impl From<v1::CellSettings> for SettingsView {
             job_retention_ms: settings.job_retention_ms(),
             journal_retention_ms: settings.journal_retention_ms(),
             journal_bytes_max: settings.journal_bytes_max(),
+            audit_retention_ms: settings.audit_retention_ms(),
             ended_jobs_max: settings.ended_jobs_max(),
             fresh_start_ms: settings.fresh_start_ms(),
             reclaim: settings.reclaim(),
@@ -117,6 +119,11 @@ impl SettingsView {
     fn journal_text(&self) -> String {
         let time = humantime::format_duration(Duration::from_millis(self.journal_retention_ms));
         format!("kept for {time}, {} at most", bytes(self.journal_bytes_max))
+    }
+
+    /// How long the cell keeps the calls of its audit.
+    fn audit_text(&self) -> String {
+        format!("kept for {}", humantime::format_duration(Duration::from_millis(self.audit_retention_ms)))
     }
 
     /// The rules that give new jobs a scheduler; empty if all go to the default one.
@@ -308,6 +315,7 @@ impl CellOutput {
             ("node losses", format!("{} a minute at most", self.settings.lost_per_minute_max)),
             ("ended jobs", self.settings.ended_jobs_text()),
             ("journal", self.settings.journal_text()),
+            ("audit", self.settings.audit_text()),
         ]);
         for warning in &self.warnings {
             text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));

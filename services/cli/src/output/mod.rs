@@ -4,6 +4,7 @@
 //! JSON is stable: objects of the types in the modules here, in snake_case, with units in their names. A list is one
 //! JSON list; a stream is one object per line.
 
+mod audit;
 mod auth;
 mod cell;
 mod changes;
@@ -32,6 +33,7 @@ mod task;
 mod text;
 mod watch;
 
+pub(crate) use audit::{AuditChainView, AuditedCallView};
 pub(crate) use auth::{
     AccessAnswerView, CertificateView, GrantChangeView, GrantView, HolderView, RightView, RoleView,
 };

@@ -87,7 +87,8 @@ impl Api {
                 "user" => part(&mut bytes, number, owner.as_bytes()),
                 "spec" | "filter" => {
                     let inner = self.message(field.type_name());
-                    let user = inner.field.iter().find(|field| field.name() == "user").unwrap();
+                    let user = inner.field.iter().find(|field| field.name() == "user");
+                    let Some(user) = user else { continue };
                     let mut nested = Vec::new();
                     part(&mut nested, u32::try_from(user.number()).unwrap(), owner.as_bytes());
                     part(&mut bytes, number, &nested);

@@ -49,6 +49,7 @@ fn yaml_is_yaml() {
               job_retention_ms: 0
               journal_retention_ms: 0
               journal_bytes_max: 0
+              audit_retention_ms: 0
               ended_jobs_max: 0
               queueing: ""
               queues: []

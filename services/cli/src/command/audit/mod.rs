@@ -1,0 +1,137 @@
+//! `audit list`, `export` and `verify`.
+
+mod file;
+
+use std::path::Path;
+
+use borough_client::Client;
+use borough_kv::env::SystemClock;
+use borough_model::audit::{AuditHash, AuditSeal};
+use borough_proto::v1::{AuditChunk, AuditFilter, AuditOutcome};
+
+use self::file::{AuditFile, Chain};
+use super::list::list_page;
+use super::watch::{WatchedView, list_or_watch};
+use crate::args::{AuditFilterArguments, AuditOutcomeWord, AuditVerb, Global};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{AuditChainView, AuditedCallView, Printer};
+
+pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> Result<Code, Failure> {
+    match verb {
+        AuditVerb::List { filter, list } => {
+            let client = connect::cell_client(global).await?;
+            let filter = filter_of(&filter, SystemClock::shared().wall_ms());
+            let fetch = async |page| {
+                let answer = client.audit_list_page(filter.clone(), page).await?;
+                if answer.behind {
+                    printer.remark(
+                        "calls of the last moments are not sealed yet, and are not listed: no controller leads the cell, \
+                         or it is behind",
+                    );
+                }
+                Ok(list_page::<_, AuditedCallView>(answer.calls, answer.next_page))
+            };
+            let none = format!("no calls like this in cell {}", client.cell());
+            list_or_watch(WatchedView::Unwatched, &list, none, printer, fetch).await
+        }
+        AuditVerb::Export { to } => {
+            let client = connect::cell_client(global).await?;
+            let chain = export(&client, &to).await?;
+            printer.list(&[view_of(&chain)], "")?;
+            Ok(Code::Done)
+        }
+        AuditVerb::Verify { file, hash } => {
+            let hash = hash.as_deref().map(hash_of).transpose()?;
+            let chain = match file {
+                Some(file) => AuditFile::read(&file, hash)?.chain,
+                None => cell_chain(&connect::cell_client(global).await?, hash).await?,
+            };
+            if let Some(hash) = hash
+                && !chain.has_looked_for()
+            {
+                let text = format!("the chain does not have the hash {hash}");
+                let hint =
+                    "it is of another cell, or older than what is kept, or somebody has made another chain";
+                return Err(Failure::new(Code::Refused, text).with_hint(hint));
+            }
+            printer.list(&[view_of(&chain)], "")?;
+            Ok(Code::Done)
+        }
+    }
+}
+
+fn filter_of(arguments: &AuditFilterArguments, now_ms: i64) -> AuditFilter {
+    let AuditFilterArguments { by, method, object, outcome, since } = arguments.clone();
+    let since_ms =
+        since.map(|since| now_ms.saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)));
+    let outcome = match outcome {
+        None => AuditOutcome::Unspecified,
+        Some(AuditOutcomeWord::Done) => AuditOutcome::Done,
+        Some(AuditOutcomeWord::Refused) => AuditOutcome::Refused,
+    };
+    AuditFilter {
+        by: by.unwrap_or_default(),
+        method: method.unwrap_or_default(),
+        object: object.unwrap_or_default(),
+        outcome: outcome.into(),
+        since_ms: since_ms.unwrap_or_default(),
+        until_ms: 0,
+    }
+}
+
+fn hash_of(text: &str) -> Result<AuditHash, Failure> {
+    AuditHash::from_text(text).ok_or_else(|| {
+        let text = format!("--hash: {text:?}; accepted: 64 hexadecimal digits, as the command prints them");
+        Failure::new(Code::Usage, text).with_hint("borough audit verify --help")
+    })
+}
+
+fn view_of(chain: &Chain) -> AuditChainView {
+    AuditChainView {
+        first: chain.first,
+        last: chain.last.map(|(number, _)| number),
+        calls: chain.calls,
+        hash: chain.last.map(|(_, hash)| hash.to_string()),
+    }
+}
+
+/// Appends to a file what has come since its last chunk. Every chunk is checked, those that are there already too.
+async fn export(client: &Client, to: &Path) -> Result<Chain, Failure> {
+    let mut file = AuditFile::open(to)?;
+    loop {
+        let after = file.chain.last.map_or(0, |(number, _)| number);
+        let chunks = client.audit_chunks(after).await?;
+        if chunks.is_empty() {
+            return file.end();
+        }
+        for chunk in chunks {
+            file.append(&seal_of(chunk)?)?;
+        }
+    }
+}
+
+/// Reads and checks the audit of a cell.
+async fn cell_chain(client: &Client, hash: Option<AuditHash>) -> Result<Chain, Failure> {
+    let mut chain = Chain::new(hash);
+    loop {
+        let after = chain.last.map_or(0, |(number, _)| number);
+        let chunks = client.audit_chunks(after).await?;
+        if chunks.is_empty() {
+            return Ok(chain);
+        }
+        for chunk in chunks {
+            chain.push(&seal_of(chunk)?)?;
+        }
+    }
+}
+
+fn seal_of(chunk: AuditChunk) -> Result<AuditSeal, Failure> {
+    let AuditChunk { number, previous, hash, text } = chunk;
+    let hashes = AuditHash::from_slice(&previous).zip(AuditHash::from_slice(&hash));
+    let (previous, hash) = hashes.ok_or_else(|| {
+        Failure::new(Code::Failed, format!("chunk {number} has no whole hash"))
+            .with_hint("the gateway is of another version, or is none")
+    })?;
+    Ok(AuditSeal { number, previous, hash, body: text })
+}
