@@ -10,6 +10,7 @@ use borough_model::access::{
     AccessGrant, AccessRole, AccessSubject, ActionNeed, GRANT_ENTRIES_MAX, GROUPS_MAX, Identity, Right,
     grant_check,
 };
+use borough_model::job::file::nearest;
 use borough_proto::convert::{FieldRefused, name_from_text};
 use borough_proto::v1;
 use borough_proto::v1::access_service_server::AccessService;
@@ -19,7 +20,7 @@ use borough_store::access::{
 use tonic::{Request, Response, Status};
 
 use crate::auth::Principal;
-use crate::cell::{Asked, CellContext, Cells, KeyedRequest, METHODS, keyed_run, principal_of};
+use crate::cell::{Asked, CellContext, Cells, KeyedRequest, METHODS, MethodRule, keyed_run, principal_of};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store, status_from_validation, status_unavailable};
 
@@ -246,9 +247,20 @@ fn need_of(action: &str) -> Result<ActionNeed, Status> {
     let method = METHODS.iter().find(|rule| rule.name() == action || rule.method == action);
     method.map(|rule| rule.need).ok_or_else(|| {
         let rights = Right::ALL.map(Right::name).join(", ");
-        let accepted = format!("a right ({rights}) or a method of the API, such as StopJob");
+        let meant = action_meant(action).map(|name| format!(", did you mean {name}?")).unwrap_or_default();
+        let accepted = format!("a right ({rights}) or a method of the API, such as StopJob{meant}");
         status_from_field(&FieldRefused::new("action", action, accepted))
     })
+}
+
+/// The name of a right or of a method that is nearly `action`, whatever its letters' case and its underscores.
+fn action_meant(action: &str) -> Option<&'static str> {
+    let plain = |name: &str| name.to_lowercase().replace('_', "");
+    let known = Right::ALL.map(Right::name).into_iter().chain(METHODS.iter().map(MethodRule::name));
+    let plain_known: Vec<(String, &'static str)> = known.map(|name| (plain(name), name)).collect();
+    let texts: Vec<&str> = plain_known.iter().map(|(text, _)| text.as_str()).collect();
+    let near = nearest(&plain(action), &texts)?;
+    plain_known.iter().find(|(text, _)| text == near).map(|(_, name)| *name)
 }
 
 fn grant_of(message: &v1::Grant) -> Result<AccessGrant, Status> {
@@ -304,4 +316,20 @@ fn grant_message(line: &GrantLine) -> v1::Grant {
 fn change_message(subject: &AccessSubject, change: &AccessGrantChange) -> v1::GrantChange {
     let grant = Some(message_of(subject, &change.grant(), change.revision));
     v1::GrantChange { grant, at_ms: change.at_ms, by: change.by.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_action_is_named() {
+        let refused = |action: &str| need_of(action).unwrap_err().message().to_owned();
+        for (action, meant) in
+            [("RunJob", "run_jobs"), ("stopjob", "StopJob"), ("administrate", "administer")]
+        {
+            assert!(refused(action).contains(&format!("did you mean {meant}?")), "{}", refused(action));
+        }
+        assert!(!refused("fly").contains("did you mean"), "{}", refused("fly"));
+    }
 }

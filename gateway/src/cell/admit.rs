@@ -213,7 +213,9 @@ impl AskedFor<'_> {
             AccessRefused::Missing { own_only: true, right: Right::Read, user } if owner.is_none() => {
                 match action {
                     "ListQuotas" => "see your own: borough quota status".to_owned(),
-                    "Watch" | "ListEvents" => "name one of your jobs: --job NAME".to_owned(),
+                    // A watch of everything is of a program, or of a command that has no such option.
+                    "Watch" => "watch one of your jobs, by its user and name".to_owned(),
+                    "ListEvents" => "name one of your jobs: --job NAME".to_owned(),
                     _ => format!("ask for your own: --user {user}"),
                 }
             }
