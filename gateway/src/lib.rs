@@ -8,6 +8,7 @@
 pub mod access;
 pub mod audit;
 pub mod auth;
+mod call;
 pub mod cell;
 mod connection;
 pub mod fault;

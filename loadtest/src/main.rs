@@ -144,13 +144,7 @@ fn main() -> anyhow::Result<()> {
         return held;
     }
     if let Bench::Conflicts(conflicts) = &arguments.bench {
-        let scratch = scratch(&directory)?;
-        let mut results = Results::begin("embedded", &scratch)?;
-        let latencies = runtime.block_on(conflicts::latencies_measured(&scratch))?;
-        conflicts::run(conflicts, &latencies, &mut results)?;
-        std::fs::remove_dir_all(&scratch).ok();
-        results.end();
-        return Ok(());
+        return conflicts_run(&runtime, &directory, conflicts);
     }
     let options = SystemOptions::new(arguments.borough, directory, arguments.nodes, arguments.schedulers)?;
     runtime.block_on(async {
@@ -186,6 +180,20 @@ fn main() -> anyhow::Result<()> {
         results.end();
         Ok(())
     })
+}
+
+fn conflicts_run(
+    runtime: &tokio::runtime::Runtime,
+    directory: &std::path::Path,
+    conflicts: &conflicts::ConflictsArguments,
+) -> anyhow::Result<()> {
+    let scratch = scratch(directory)?;
+    let mut results = Results::begin("embedded", &scratch)?;
+    let latencies = runtime.block_on(conflicts::latencies_measured(&scratch))?;
+    conflicts::run(conflicts, &latencies, &mut results)?;
+    std::fs::remove_dir_all(&scratch).ok();
+    results.end();
+    Ok(())
 }
 
 /// Runs a benchmark that keeps no store; `None` for the others.

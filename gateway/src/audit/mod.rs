@@ -4,8 +4,6 @@
 //! every few seconds.
 
 mod layer;
-mod trace;
-mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +17,8 @@ use borough_store::audit::{audit_chunks_after, audit_head, audit_is_behind};
 use tonic::{Request, Response, Status};
 
 pub(crate) use layer::AuditLayer;
-pub(crate) use trace::{CallAbout, CallKind, CallSeen, CallTrace};
-pub(crate) use write::{AuditQueue, audit_flush, audit_follow};
 
-use crate::cell::{Asked, CellContext, Cells};
+use crate::cell::{Asked, CellContext, Cells, audit_flush};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store};
 

@@ -28,7 +28,7 @@ use tower::{Layer, Service};
 
 pub use issuer::{IssuerRefused, IssuerSettings, Issuers, TokenRefused};
 
-use crate::audit::CallTrace;
+use crate::call::CallTrace;
 use crate::connection::{ConnectionKind, ConnectionMark, PeerCertificate};
 use crate::status::{status_connections_exhausted, status_with};
 
@@ -98,6 +98,16 @@ pub enum Principal {
     Node(Arc<[NodeGrant]>),
     /// A person or a program, which may do what the grants of a cell say.
     User(Arc<Identity>),
+}
+
+impl std::fmt::Display for Principal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Operator => f.write_str("operator"),
+            Self::Node(_) => f.write_str("node"),
+            Self::User(identity) => write!(f, "user/{}", identity.user),
+        }
+    }
 }
 
 impl Principal {

@@ -13,8 +13,8 @@ use tonic::{Code, Request, Status};
 use super::ask::Ask;
 use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
 use super::ongoing::OngoingCall;
-use crate::audit::{CallAbout, CallKind, CallSeen};
 use crate::auth::{NODE_TOKEN_ONLY, Principal};
+use crate::call::{CallAbout, CallKind, CallTrace};
 use crate::status::{status_from_field, status_unavailable, status_with};
 
 /// Bytes of a name in a refusal, which the caller has chosen.
@@ -24,6 +24,27 @@ const NAME_BYTES_SHOWN: usize = 80;
 pub(crate) struct Asked<'a, M> {
     pub cell: &'a Arc<CellContext>,
     pub message: M,
+}
+
+/// Who calls, as the layers before have found out.
+#[derive(Clone, Debug)]
+pub(crate) struct CallSeen {
+    pub(crate) principal: Principal,
+    pub(crate) trace: Arc<CallTrace>,
+}
+
+impl CallSeen {
+    /// Reads the extensions of a request.
+    ///
+    /// # Errors
+    /// Nothing has checked the caller.
+    pub(crate) fn of(extensions: &Extensions) -> Result<Self, Status> {
+        let principal = extensions.get::<Principal>().cloned();
+        let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
+        let trace = extensions.get::<Arc<CallTrace>>().cloned().unwrap_or_default();
+        trace.authenticated(&principal);
+        Ok(Self { principal, trace })
+    }
 }
 
 /// What a request's credential proves. Without one, nothing has checked the caller.

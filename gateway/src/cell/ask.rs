@@ -5,6 +5,7 @@
 //! what the cell's grants say.
 
 use borough_model::access::{ActionNeed, Right};
+use borough_model::job::Band;
 use borough_proto::v1;
 
 /// A request of the API, with what its method needs.
@@ -96,7 +97,13 @@ fn grant_subject(grant: Option<&v1::Grant>) -> &str {
 }
 
 fn band_text(band: i32) -> &'static str {
-    v1::Band::try_from(band).map_or("", |band| band.as_str_name().trim_start_matches("BAND_"))
+    match v1::Band::try_from(band) {
+        Ok(v1::Band::BestEffort) => Band::BestEffort.name(),
+        Ok(v1::Band::Batch) => Band::Batch.name(),
+        Ok(v1::Band::Production) => Band::Production.name(),
+        Ok(v1::Band::Monitoring) => Band::Monitoring.name(),
+        Ok(v1::Band::Unspecified) | Err(_) => "",
+    }
 }
 
 /// The name of an object: its kind and its parts.

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::admission::AdmissionUse;
+use super::audit::audit_follow;
 use super::ended::EndedJobsUse;
 use super::grants::{AccessMirror, access_follow};
 use super::hub::{WatcherHub, entries_follow};
@@ -30,7 +31,7 @@ use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
 use super::usages::JobUsages;
-use crate::audit::{AuditQueue, audit_follow};
+use crate::call::AuditQueue;
 use crate::session::batch::WriterContext;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;

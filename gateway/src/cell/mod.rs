@@ -3,6 +3,7 @@
 mod admission;
 mod admit;
 mod ask;
+mod audit;
 mod context;
 mod ended;
 mod grants;
@@ -24,9 +25,10 @@ pub(crate) mod tests;
 mod usages;
 
 pub use admission::AdmissionUse;
-pub(crate) use admit::{Asked, admit_stream, principal_of};
+pub(crate) use admit::{Asked, CallSeen, admit_stream, principal_of};
 pub(crate) use ask::Ask;
 pub use ask::{METHODS, MethodRule};
+pub(crate) use audit::audit_flush;
 pub use context::{
     Caller, CellConnection, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
     cursor_to_message,

@@ -42,9 +42,9 @@ use tower::layer::util::{Identity, Stack};
 use tower_http::cors::CorsLayer;
 
 use crate::access::AccessServer;
-use crate::audit::{AuditLayer, AuditServer, audit_flush};
+use crate::audit::{AuditLayer, AuditServer};
 use crate::auth::{AuthLayer, Credentials};
-use crate::cell::{CellConnection, CellContext, CellServer, Cells};
+use crate::cell::{CellConnection, CellContext, CellServer, Cells, audit_flush};
 use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
 use crate::health::{HealthSource, ProcessHealth};
 use crate::http::HttpServer;

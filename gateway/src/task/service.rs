@@ -19,10 +19,9 @@ use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::{StreamSlots, window_of};
-use crate::audit::CallSeen;
 use crate::cell::{
-    Ask as _, Asked, Caller, CellContext, Cells, KeyedRequest, admit_stream, cursor_to_message, keyed_found,
-    keyed_run,
+    Ask as _, Asked, CallSeen, Caller, CellContext, Cells, KeyedRequest, admit_stream, cursor_to_message,
+    keyed_found, keyed_run,
 };
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::attempt_to_message;

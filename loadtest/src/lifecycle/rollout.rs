@@ -83,9 +83,10 @@ pub(crate) async fn run(
     results: &mut Results,
 ) -> anyhow::Result<()> {
     let (wait, tasks, gate) = (arguments.lifecycle.wait(), arguments.tasks, arguments.gate());
-    let cell = match arguments.hollow {
-        true => LifecycleCell::start_hollow(options, &arguments.lifecycle).await?,
-        false => LifecycleCell::start_real(options).await?,
+    let cell = if arguments.hollow {
+        LifecycleCell::start_hollow(options, &arguments.lifecycle).await?
+    } else {
+        LifecycleCell::start_real(options).await?
     };
     let first = arguments.spec("one")?;
     let job = JobRef::new(first.user.clone(), first.name.clone());

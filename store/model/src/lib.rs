@@ -8,8 +8,8 @@
 //!
 //! `access` decides who may do what, and `audit` says what was done and refused.
 //!
-//! Modules import downwards only: `journal` over `audit` and `merged` over `task` over `job` over `queue` and `node` over
-//! `resource`, `id` and the errors of fields.
+//! Modules import downwards only: `journal` over `audit` and `merged` over `task` over `job` over `queue` and `node`
+//! over `resource`, `id` and the errors of fields.
 
 pub mod access;
 pub mod audit;

@@ -16,17 +16,24 @@ pub(super) fn cycle_written(f: &mut fmt::Formatter<'_>, cycle: &[Name]) -> fmt::
 /// The other job, and how it must end; empty for another reason to wait.
 pub(super) fn after_text(wait: &WaitReason) -> String {
     let WaitReason::After { job, condition, known, never, endless } = wait else { return String::new() };
-    match (condition, endless) {
-        _ if !known => format!("waits for job {job}, which does not exist"),
-        _ if *never => format!("never starts: job {job} had to succeed, and has ended otherwise"),
-        (AfterCondition::Succeeded, true) => format!(
-            "waits for job {job} to succeed, and {job} never does: it runs until somebody stops it; accepted in \
-             `after`: a batch job, or {{job: {job}, condition: finished}}"
+    if !known {
+        return format!("waits for job {job}, which does not exist");
+    }
+    if *never {
+        return format!("never starts: job {job} had to succeed, and has ended otherwise");
+    }
+    let waits = match condition {
+        AfterCondition::Succeeded => format!("waits for job {job} to succeed"),
+        AfterCondition::Finished => format!("waits for job {job} to end"),
+    };
+    if !endless {
+        return waits;
+    }
+    match condition {
+        AfterCondition::Succeeded => format!(
+            "{waits}, and {job} never does: it runs until somebody stops it; accepted in `after`: a batch job, or \
+             {{job: {job}, condition: finished}}"
         ),
-        (AfterCondition::Finished, true) => {
-            format!("waits for job {job} to end, and {job} runs until somebody stops it")
-        }
-        (AfterCondition::Finished, false) => format!("waits for job {job} to end"),
-        (AfterCondition::Succeeded, false) => format!("waits for job {job} to succeed"),
+        AfterCondition::Finished => format!("{waits}, and {job} runs until somebody stops it"),
     }
 }

@@ -200,8 +200,8 @@ impl DerefMut for OpenChanges<'_> {
     }
 }
 
-/// The revisions of an object of a call (`job/USER/NAME`, `node/NAME`, `service/USER/NAME` or `cell/NAME`) before and after
-/// `deltas`. Each step of a row counts its revision up by one, so the first delta tells what was before.
+/// The revisions of an object of a call (`job/USER/NAME`, `node/NAME`, `service/USER/NAME` or `cell/NAME`) before and
+/// after `deltas`. Each step of a row counts its revision up by one, so the first delta tells what was before.
 fn revisions_of(object: &str, deltas: &[Delta]) -> Option<AuditRevisions> {
     let (kind, name) = object.split_once('/')?;
     let is_named = |user: &Name, job: &Name| {

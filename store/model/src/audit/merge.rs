@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{AuditRefusal, AuditedCall};
 
-/// How many kinds of refusals are told apart until they are taken. Whoever is refused in many ways must not fill the audit.
+/// How many kinds of refusals are told apart until they are taken. Whoever is refused in many ways must not fill the
+/// audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalBounds {
     /// Of one caller. Further ones count together, in the caller's name.

@@ -40,8 +40,8 @@ pub struct JournalEntry {
     #[n(5)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<ValueChange>>,
-    /// The calls of the API that it is made of, and refused ones, for the audit; absent: a process of the cell wrote the
-    /// entry of itself.
+    /// The calls of the API that it is made of, and refused ones, for the audit; absent: a process of the cell wrote
+    /// the entry of itself.
     #[n(6)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<AuditedCall>>,

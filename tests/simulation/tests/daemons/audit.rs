@@ -1,5 +1,5 @@
-//! The audit of the whole cell: which nodes must have a daemon, and which must have none. It reads rows and what runs on
-//! the machines, and shares no decision with the controller.
+//! The audit of the whole cell: which nodes must have a daemon, and which must have none. It reads rows and what runs
+//! on the machines, and shares no decision with the controller.
 
 use std::collections::BTreeMap;
 

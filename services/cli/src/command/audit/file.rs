@@ -1,7 +1,7 @@
 //! The chain of an audit, and the file that has it: a line for each chunk, and behind it its calls, one per line.
 //!
-//! Each line is JSON, so that other programs read it. The hash of a chunk is SHA-256 of the line `NUMBER PREVIOUS` and of
-//! its calls as they stand in the file.
+//! Each line is JSON, so that other programs read it. The hash of a chunk is SHA-256 of the line `NUMBER PREVIOUS` and
+//! of its calls as they stand in the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -29,7 +29,7 @@ struct ChunkLine {
 
 /// What was checked of a chain so far.
 #[derive(Clone, Debug)]
-pub(super) struct Chain {
+pub(super) struct CheckedChain {
     pub(super) first: Option<u64>,
     /// The number and the hash of the last chunk.
     pub(super) last: Option<(u64, AuditHash)>,
@@ -38,7 +38,7 @@ pub(super) struct Chain {
     found: bool,
 }
 
-impl Chain {
+impl CheckedChain {
     /// A chain that notes whether it has `looked_for`.
     pub(super) fn new(looked_for: Option<AuditHash>) -> Self {
         Self { first: None, last: None, calls: 0, looked_for, found: false }
@@ -71,7 +71,7 @@ fn tampered(broken: &SealBroken) -> Failure {
 pub(super) struct AuditFile {
     path: PathBuf,
     file: File,
-    pub(super) chain: Chain,
+    pub(super) chain: CheckedChain,
 }
 
 impl AuditFile {
@@ -100,7 +100,7 @@ impl AuditFile {
     }
 
     /// Makes the file durable.
-    pub(super) fn end(self) -> Result<Chain, Failure> {
+    pub(super) fn end(self) -> Result<CheckedChain, Failure> {
         self.file.sync_all().map_err(|error| unusable(&self.path, &error))?;
         Ok(self.chain)
     }
@@ -139,8 +139,8 @@ fn chain_read(
     path: &Path,
     mut lines: impl io::BufRead,
     looked_for: Option<AuditHash>,
-) -> Result<Chain, Failure> {
-    let (mut chain, mut number) = (Chain::new(looked_for), 0_u64);
+) -> Result<CheckedChain, Failure> {
+    let (mut chain, mut number) = (CheckedChain::new(looked_for), 0_u64);
     let mut line = String::new();
     loop {
         line.clear();

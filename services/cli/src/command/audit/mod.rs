@@ -9,7 +9,7 @@ use borough_kv::env::SystemClock;
 use borough_model::audit::{AuditHash, AuditSeal};
 use borough_proto::v1::{AuditChunk, AuditFilter, AuditOutcome};
 
-use self::file::{AuditFile, Chain};
+use self::file::{AuditFile, CheckedChain};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch};
 use crate::args::{AuditFilterArguments, AuditOutcomeWord, AuditVerb, Global};
@@ -87,7 +87,7 @@ fn hash_of(text: &str) -> Result<AuditHash, Failure> {
     })
 }
 
-fn view_of(chain: &Chain) -> AuditChainView {
+fn view_of(chain: &CheckedChain) -> AuditChainView {
     AuditChainView {
         first: chain.first,
         last: chain.last.map(|(number, _)| number),
@@ -97,7 +97,7 @@ fn view_of(chain: &Chain) -> AuditChainView {
 }
 
 /// Appends to a file what has come since its last chunk. Every chunk is checked, those that are there already too.
-async fn export(client: &Client, to: &Path) -> Result<Chain, Failure> {
+async fn export(client: &Client, to: &Path) -> Result<CheckedChain, Failure> {
     let mut file = AuditFile::open(to)?;
     loop {
         let after = file.chain.last.map_or(0, |(number, _)| number);
@@ -112,8 +112,8 @@ async fn export(client: &Client, to: &Path) -> Result<Chain, Failure> {
 }
 
 /// Reads and checks the audit of a cell.
-async fn cell_chain(client: &Client, hash: Option<AuditHash>) -> Result<Chain, Failure> {
-    let mut chain = Chain::new(hash);
+async fn cell_chain(client: &Client, hash: Option<AuditHash>) -> Result<CheckedChain, Failure> {
+    let mut chain = CheckedChain::new(hash);
     loop {
         let after = chain.last.map_or(0, |(number, _)| number);
         let chunks = client.audit_chunks(after).await?;

@@ -1,23 +1,20 @@
 //! What a gateway learns of a call while it runs, for the audit.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use borough_model::RequestId;
 use borough_model::audit::{AUDIT_TEXT_BYTES_MAX, AuditedCall};
 use borough_proto::bounds::text_cut;
 use borough_proto::convert::request_id_from_text;
 use borough_proto::v1;
-use http::Extensions;
-use tonic::Status;
-
-use crate::auth::Principal;
 
 /// A call, in the extensions of its request. Each layer adds what it learns.
 #[derive(Debug, Default)]
 pub(crate) struct CallTrace {
     from: Option<IpAddr>,
-    principal: OnceLock<Principal>,
+    /// What the credential has proven, in words.
+    by: OnceLock<String>,
     about: OnceLock<CallAbout>,
 }
 
@@ -61,9 +58,9 @@ impl CallTrace {
         Self { from, ..Self::default() }
     }
 
-    /// Notes who calls.
-    pub(crate) fn authenticated(&self, principal: &Principal) {
-        self.principal.set(principal.clone()).ok();
+    /// Notes what the credential of the caller proves, such as `user/ann`.
+    pub(crate) fn authenticated(&self, by: &impl std::fmt::Display) {
+        self.by.get_or_init(|| by.to_string());
     }
 
     /// Notes what the call is about, once its message was read.
@@ -77,8 +74,7 @@ impl CallTrace {
 
     /// The call as the audit has it.
     pub(crate) fn call(&self, method: &str) -> AuditedCall {
-        let (by, about) =
-            (self.principal.get().map_or_else(|| "nobody".to_owned(), principal_text), self.about.get());
+        let (by, about) = (self.by.get().map_or("nobody", String::as_str), self.about.get());
         let text = |text: &str| {
             let mut text = text.to_owned();
             text_cut(&mut text, AUDIT_TEXT_BYTES_MAX);
@@ -86,7 +82,7 @@ impl CallTrace {
         };
         AuditedCall {
             method: text(method).unwrap_or_default(),
-            by,
+            by: by.to_owned(),
             user: about.and_then(|about| text(&about.user)),
             from: self.from.map(|from| from.to_string()),
             request: about.and_then(|about| about.request),
@@ -94,34 +90,5 @@ impl CallTrace {
             revisions: None,
             refused: None,
         }
-    }
-}
-
-fn principal_text(principal: &Principal) -> String {
-    match principal {
-        Principal::Operator => "operator".to_owned(),
-        Principal::Node(_) => "node".to_owned(),
-        Principal::User(identity) => format!("user/{}", identity.user),
-    }
-}
-
-/// Who calls, as the layers before have found out.
-#[derive(Clone, Debug)]
-pub(crate) struct CallSeen {
-    pub(crate) principal: Principal,
-    pub(crate) trace: Arc<CallTrace>,
-}
-
-impl CallSeen {
-    /// Reads the extensions of a request.
-    ///
-    /// # Errors
-    /// Nothing has checked the caller.
-    pub(crate) fn of(extensions: &Extensions) -> Result<Self, Status> {
-        let principal = extensions.get::<Principal>().cloned();
-        let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
-        let trace = extensions.get::<Arc<CallTrace>>().cloned().unwrap_or_default();
-        trace.authenticated(&principal);
-        Ok(Self { principal, trace })
     }
 }

@@ -1,0 +1,7 @@
+//! What a gateway learns of a call, and the calls that wait to be recorded in the audit of a cell.
+
+mod queue;
+mod trace;
+
+pub(crate) use queue::AuditQueue;
+pub(crate) use trace::{CallAbout, CallKind, CallTrace};
