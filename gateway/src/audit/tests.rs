@@ -86,7 +86,7 @@ fn refusal(number: u32) -> AuditedCall {
         request: None,
         object: Some(format!("job/ada/j{number}")),
         revisions: None,
-        refused: Some(AuditRefusal { code: "ABORTED".to_owned(), reason: String::new(), times: 1 }),
+        refused: Some(AuditRefusal { code: "code".to_owned(), reason: String::new(), times: 1 }),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::MergedServiceId;
+use borough_model::audit::{AuditRefusal, AuditRevisions, AuditedCall};
 use borough_model::journal::{JournalEntry, ValueChange};
 use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{LoadMeasured, NodeLoad};
 use borough_model::task::{Endpoint, Health, PortAssignment};
-use borough_model::{Incarnation, JobId, TaskId};
+use borough_model::{Incarnation, JobId, MergedServiceId, RequestId, TaskId};
 
 use crate::sample::name;
 
@@ -27,6 +27,36 @@ pub(crate) fn journal_values(entry: JournalEntry) -> JournalEntry {
         ValueChange { key: "app".to_owned(), old: value("shop"), new: None },
     ];
     JournalEntry { deltas: Vec::new(), values: Some(values), ..entry }
+}
+
+/// An entry with a call of every field, and with a refused one of as few as possible.
+pub(crate) fn journal_calls(entry: JournalEntry) -> JournalEntry {
+    let text = |text: &str| Some(text.to_owned());
+    let done = AuditedCall {
+        method: "JobService/ScaleJob".to_owned(),
+        by: "operator".to_owned(),
+        user: text("ada"),
+        from: text("10.0.0.5"),
+        request: Some(RequestId(9)),
+        object: text("job/ada/web"),
+        revisions: Some(AuditRevisions { before: 3, after: 4 }),
+        refused: None,
+    };
+    let refused = AuditedCall {
+        method: "JobService/StopJob".to_owned(),
+        by: "nobody".to_owned(),
+        user: None,
+        from: None,
+        request: None,
+        object: None,
+        revisions: None,
+        refused: Some(AuditRefusal {
+            code: "UNAUTHENTICATED".to_owned(),
+            reason: "CREDENTIAL_MISSING".to_owned(),
+            times: 7,
+        }),
+    };
+    JournalEntry { deltas: Vec::new(), calls: Some(vec![done, refused]), ..entry }
 }
 
 /// A merged service.
