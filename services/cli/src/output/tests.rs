@@ -390,6 +390,7 @@ fn nodes_and_cells() {
             node losses      0 a minute at most
             ended jobs       kept for 0s, 0 at most
             journal          kept for 0s, 0B at most
+            audit            kept for 0s
             warning: no worker serves scheduler fast, and none ever has; 2 jobs are its
 
             SCHEDULER  SHARD    WORKER  WAITING  UNSCHEDULABLE  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH

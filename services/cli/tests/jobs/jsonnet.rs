@@ -86,7 +86,7 @@ fn variables_and_imports_from_the_files_folder_work() {
 fn recursion_without_end_is_a_clear_error() {
     let printed = refused("local f(x) = f(x + 1); f(0)");
     assert!(
-        printed.contains("job.jsonnet: ")
+        printed.contains("job.jsonnet:1:14: ")
             && printed.contains("recurses without end, or more than 400 levels deep"),
         "{printed}"
     );
