@@ -144,7 +144,8 @@ async fn what_has_no_room_in_any_alloc_waits_and_says_what_each_has_left() {
     cell.run("places.yaml", &SET.replace("ports: [http], ", "").replace("kind:", "count: 2\nkind:")).await;
     let file = cell.file("web.yaml", &member("web", 7, SLEEP));
     let plan = cell.borough(&["job", "plan", &file]).await;
-    plan.prints("place task 0 in alloc places/0 on alpha-1").prints("waits for an alloc of set places");
+    plan.prints("place tasks 0, 2, 4 in alloc places/0 on alpha-1")
+        .prints("waits for an alloc of set places");
     cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
     cell.tasks_until("web", "six healthy and one that waits", |tasks| {
         tasks.iter().filter(|task| is_healthy(task)).count() == 6

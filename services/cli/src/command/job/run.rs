@@ -35,11 +35,16 @@ impl From<WaitArguments> for WaitMode {
     }
 }
 
+/// A call has this long, however short the wait for its effect is: whether a change was made must be known.
+const CALL_LEAST: Duration = Duration::from_secs(3);
+
 impl WaitMode {
-    /// A client with calls that take no longer than the whole wait.
+    /// A client with calls that take no longer than the whole wait, or than [`CALL_LEAST`] if that is longer.
     fn bounded(&self, client: &Client) -> Client {
         match self {
-            Self::Until(WaitLimits { timeout: Some(timeout), .. }) => client.with_deadline_max(*timeout),
+            Self::Until(WaitLimits { timeout: Some(timeout), .. }) => {
+                client.with_deadline_max((*timeout).max(CALL_LEAST))
+            }
             Self::Until(_) | Self::Detached => client.clone(),
         }
     }
