@@ -5,7 +5,8 @@ use parking_lot::Mutex;
 use tokio::sync::futures::Notified;
 use tokio::sync::{MutexGuard, Notify};
 
-/// Kinds of refusals of the 5 s between two writes. A hostile caller then fills 12 MB of the audit in a day, and all of them 400 MB.
+/// Kinds of refusals of the 5 s between two writes. A hostile caller then fills 12 MB of the audit in a day, and all of
+/// them 400 MB.
 const BOUNDS: RefusalBounds = RefusalBounds { of_a_caller: 3, in_all: 100 };
 /// Commands between two writes. A gateway has fewer streams.
 const COMMANDS_MAX: usize = 4_096;

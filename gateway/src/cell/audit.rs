@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
-use borough_store::StoreResult;
 use borough_store::journal::{Change, ChangeSet};
+use borough_store::request::{RequestBegun, request_begin, request_finish};
+use borough_store::{StoreError, StoreResult};
 
 use super::context::CellContext;
 
 /// How often refusals are written. Commands are written at once.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Stands for the content of the request that writes them: no other request has its id.
+const DIGEST: &[u8] = b"audit";
 
 /// Writes the waiting calls of a cell, for ever.
 pub(crate) async fn audit_follow(cell: Arc<CellContext>) {
@@ -34,12 +37,21 @@ pub(crate) async fn audit_flush(cell: &CellContext) -> StoreResult<()> {
     }
     let (request, at_ms, space, calls_ref) = (cell.request_id(), cell.clock.wall_ms(), &cell.space, &*calls);
     let change = &Change { request, actor: "gateway".to_owned(), action: "audit", at_ms };
-    let written = cell.db.run("audit", Idempotency::Natural, |tx, _| async move {
+    let expires_ms = cell.requests_expire_ms(at_ms, 1);
+    let written = cell.db.run("audit", Idempotency::Keyed(request.0), |tx, _| async move {
+        // What a try has written whose result is unknown must not come twice.
+        if let RequestBegun::Done(_) = request_begin(&tx, space, request, DIGEST).await? {
+            return Ok(());
+        }
+        request_finish(&tx, space, request, DIGEST, &[], expires_ms)?;
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
         calls_ref.iter().for_each(|call| changes.call_push(call.clone()));
         changes.append(&tx)
     });
-    written.await?;
-    calls.clear();
+    match written.await {
+        // It has moved, or its import is under way: nothing of it may change here, and nothing of it was done.
+        Ok(()) | Err(StoreError::CellClosed { .. }) => calls.clear(),
+        Err(error) => return Err(error),
+    }
     Ok(())
 }

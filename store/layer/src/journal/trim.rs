@@ -66,8 +66,8 @@ pub struct JournalCutoff {
 }
 
 /// Where to cut for `goal`, or as far as one transaction goes, and no further than the audit is sealed. Whole segments
-/// of `meter` go until the excess is gone, and everything that is too old. Their entries are not read. The last entry stays. `None` if nothing can be removed,
-/// or if the meter has not looked at this journal.
+/// of `meter` go until the excess is gone, and everything that is too old. Their entries are not read. The last entry
+/// stays. `None` if nothing can be removed, or if the meter has not looked at this journal.
 pub async fn journal_cutoff(
     tx: &Transaction,
     space: &CellSpace,
