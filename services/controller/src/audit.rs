@@ -4,9 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use borough_store::StoreResult;
-use borough_store::audit::{AUDIT_BYTES_MAX, audit_seal, audit_trim};
+use borough_store::audit::{AUDIT_BYTES_MAX, SealPosition, audit_seal, audit_trim};
 use borough_store::cell::cell_meta_read;
-use borough_store::journal::Cursor;
 use borough_store::lease::LeaseWriter;
 
 /// Interval of looks for calls to seal.
@@ -17,7 +16,7 @@ const AUDIT_LOOK: Duration = Duration::from_secs(60);
 /// Seals calls as they come, and removes those that are too old. Only an error ends it: that of the store, or the
 /// loss of the lease.
 pub(crate) async fn audit_keep(writer: &LeaseWriter) -> StoreResult<Infallible> {
-    let (space, mut seen, mut looked_at) = (&writer.space, None::<Cursor>, None::<Duration>);
+    let (space, mut seen, mut looked_at) = (&writer.space, None::<SealPosition>, None::<Duration>);
     loop {
         let sealed = writer.run("audit_seal", |tx| async move { audit_seal(&tx, space, seen).await }).await?;
         seen = Some(sealed.next);

@@ -47,7 +47,7 @@ pub async fn grant_change(
     grant: &AccessGrant,
     expected: u64,
 ) -> StoreResult<AccessGrantRow> {
-    let space = &changes.space().clone();
+    let space = changes.space();
     let before = keys::read(tx, space, &key_of(subject)).await?.unwrap_or_default();
     if expected != 0 && expected != before.revision {
         let (what, look) = (format!("grant of {subject}"), format!("borough auth grants {subject}"));
@@ -67,13 +67,14 @@ pub async fn grant_change(
         deny: deny.iter().copied().collect(),
     };
     let AccessGrantChange { revision, roles, allow, deny, .. } = change.clone();
+    let before_revision = before.revision;
     let mut row = AccessGrantRow { roles, allow, deny, revision, changes: before.changes };
     row.changes.push(change);
     let old = row.changes.len().saturating_sub(GRANT_CHANGES_MAX);
     row.changes.drain(..old);
     keys::write(tx, space, &key_of(subject), &row)?;
-    changes.revised(row.revision.saturating_sub(1), row.revision);
     access_head_move(tx, space)?;
+    changes.revised(before_revision, row.revision);
     Ok(row)
 }
 

@@ -22,13 +22,22 @@ const MOVE_ENTRIES: usize = 500;
 /// Chunks that one step removes.
 const TRIM_CHUNKS: usize = 100;
 
+/// Where a process that seals is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealPosition {
+    /// The last entry that it has looked at.
+    pub at: Cursor,
+    /// Entries without a call since the stored position.
+    pub passed: usize,
+}
+
 /// What a step has sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditSealed {
     /// Calls that are sealed now.
     pub calls: usize,
     /// Where the next step begins.
-    pub next: Cursor,
+    pub next: SealPosition,
     /// Whether more entries follow.
     pub more: bool,
 }
@@ -38,7 +47,7 @@ pub struct AuditSealed {
 pub async fn audit_seal(
     tx: &Transaction,
     space: &CellSpace,
-    seen: Option<Cursor>,
+    seen: Option<SealPosition>,
 ) -> StoreResult<AuditSealed> {
     let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
     let stored = keys::read(tx, space, &AuditHeadKey {}).await?;
@@ -51,11 +60,11 @@ pub async fn audit_seal(
     });
     // Another epoch has another journal. What is before the floor was trimmed before anybody sealed here.
     let floor = journal_floor(tx, space).await?.map(|floor| floor.trimmed_to);
-    let known = [Some(head.position), seen, floor].into_iter().flatten();
+    let known = [Some(head.position), seen.map(|seen| seen.at), floor].into_iter().flatten();
     let from = known.filter(|at| at.store_epoch == store_epoch).max();
     let from = from.unwrap_or_else(|| Cursor::start(store_epoch));
     let page = journal_tail(tx, space, from, STEP_ENTRIES).await?;
-    let entries = page.entries.len();
+    let passed = seen.map_or(0, |seen| seen.passed).saturating_add(page.entries.len());
     let records: Vec<AuditRecord> = page
         .entries
         .into_iter()
@@ -64,29 +73,23 @@ pub async fn audit_seal(
             entry.calls.unwrap_or_default().into_iter().map(move |call| AuditRecord { at_ms, call })
         })
         .collect();
-    let sealed = AuditSealed { calls: records.len(), next: page.next, more: page.more };
-    if records.is_empty() && entries < MOVE_ENTRIES && stored.is_some() {
+    let moves = !records.is_empty() || passed >= MOVE_ENTRIES || stored.is_none();
+    let next = SealPosition { at: page.next, passed: if moves { 0 } else { passed } };
+    let sealed = AuditSealed { calls: records.len(), next, more: page.more };
+    if !moves {
         return Ok(sealed);
     }
+    // Chunks of one step are of one moment, for their retention.
+    let last_ms = records.iter().map(|record| record.at_ms).max().unwrap_or_default();
     for chunk in audit_chunks(&records, head.number, AuditHash(head.hash)) {
-        chunk_write(tx, space, &mut head, chunk)?;
+        (head.number, head.hash) = (chunk.number, chunk.hash.0);
+        head.bytes = head.bytes.saturating_add(bytes_of(&chunk.body));
+        let row = AuditChunk { previous: chunk.previous.0, hash: chunk.hash.0, last_ms, body: chunk.body };
+        keys::write(tx, space, &AuditChunkKey { number: chunk.number }, &row)?;
     }
     head.position = page.next;
     keys::write(tx, space, &AuditHeadKey {}, &head)?;
     Ok(sealed)
-}
-
-fn chunk_write(
-    tx: &Transaction,
-    space: &CellSpace,
-    head: &mut AuditHead,
-    chunk: AuditSeal,
-) -> StoreResult<()> {
-    let last_ms = chunk.records().map(|record| record.at_ms).max().unwrap_or_default();
-    (head.number, head.hash) = (chunk.number, chunk.hash.0);
-    head.bytes = head.bytes.saturating_add(bytes_of(&chunk.body));
-    let row = AuditChunk { previous: chunk.previous.0, hash: chunk.hash.0, last_ms, body: chunk.body };
-    keys::write(tx, space, &AuditChunkKey { number: chunk.number }, &row)
 }
 
 fn bytes_of(body: &str) -> u64 {
@@ -137,17 +140,19 @@ pub async fn audit_trim(
     bytes_max: u64,
 ) -> StoreResult<usize> {
     let Some(mut head) = keys::read(tx, space, &AuditHeadKey {}).await? else { return Ok(0) };
-    let options = RangeOptions { limit: TRIM_CHUNKS, ..RangeOptions::snapshot() };
-    let rows = keys::range(tx, space, &Prefix::<AuditChunkKey>::all(), options).await?;
     let mut gone = 0;
-    for (key, row) in &rows {
-        let is_over = row.last_ms < before_ms || head.bytes > bytes_max;
-        if !is_over || key.number >= head.number {
-            break;
+    // One by one: mostly none is over, and each is large.
+    while gone < TRIM_CHUNKS && head.oldest < head.number {
+        let key = AuditChunkKey { number: head.oldest };
+        let row = keys::read_snapshot(tx, space, &key).await?;
+        if let Some(row) = row {
+            if row.last_ms >= before_ms && head.bytes <= bytes_max {
+                break;
+            }
+            keys::clear(tx, space, &key)?;
+            head.bytes = head.bytes.saturating_sub(bytes_of(&row.body));
         }
-        keys::clear(tx, space, key)?;
-        head.bytes = head.bytes.saturating_sub(bytes_of(&row.body));
-        head.oldest = key.number.saturating_add(1);
+        head.oldest = head.oldest.saturating_add(1);
         gone += 1;
     }
     if gone > 0 {

@@ -1,11 +1,12 @@
 //! Collects the deltas of one transaction and appends them as one entry.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use borough_kv::{Transaction, Versionstamp};
 use borough_model::audit::{AuditRevisions, AuditedCall};
 use borough_model::journal::ValueChange;
-use borough_model::{Delta, JournalEntry, Name, RequestId};
+use borough_model::{Delta, JournalEntry, RequestId};
 
 use super::{JournalPart, PART_BYTES_MAX};
 use crate::error::{StoreError, StoreResult};
@@ -163,9 +164,12 @@ impl ChangeSet {
             return Ok(());
         }
         let (mut calls, revised) = (self.calls, self.revised);
-        for call in &mut calls {
-            call.revisions =
-                call.object.as_deref().and_then(|object| revisions_of(object, &self.deltas)).or(revised);
+        if !calls.is_empty() {
+            let objects = objects_revised(&self.space, &self.deltas);
+            for call in &mut calls {
+                call.revisions =
+                    call.object.as_ref().and_then(|object| objects.get(object)).copied().or(revised);
+            }
         }
         let calls = Some(calls).filter(|calls| !calls.is_empty());
         let Change { request, actor, action, at_ms } = self.change;
@@ -200,25 +204,23 @@ impl DerefMut for OpenChanges<'_> {
     }
 }
 
-/// The revisions of an object of a call (`job/USER/NAME`, `node/NAME`, `service/USER/NAME` or `cell/NAME`) before and
-/// after `deltas`. Each step of a row counts its revision up by one, so the first delta tells what was before.
-fn revisions_of(object: &str, deltas: &[Delta]) -> Option<AuditRevisions> {
-    let (kind, name) = object.split_once('/')?;
-    let is_named = |user: &Name, job: &Name| {
-        name.strip_prefix(user.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(job.as_str())
-    };
-    let mut revisions = deltas.iter().filter_map(|delta| match delta {
-        Delta::Job { row, .. } if kind == "job" && is_named(&row.user, &row.name) => Some(row.revision),
-        Delta::Node { row } if kind == "node" && row.name.as_str() == name => Some(row.revision),
-        Delta::MergedService { row } if kind == "service" && is_named(&row.user, &row.name) => {
-            Some(row.revision)
-        }
-        Delta::CellSettings { revision } if kind == "cell" => Some(*revision),
-        _ => None,
-    });
-    let first = revisions.next()?;
-    let after = revisions.fold(first, |_, later| later);
-    Some(AuditRevisions { before: first.saturating_sub(1), after })
+/// The revisions before and after `deltas` of each object that has some, by its name in a call: `job/USER/NAME`,
+/// `node/NAME`, `service/USER/NAME` or `cell/NAME`. Each step of a row counts its revision up by one, so the first delta
+/// tells what was before.
+fn objects_revised(space: &CellSpace, deltas: &[Delta]) -> BTreeMap<String, AuditRevisions> {
+    let mut objects = BTreeMap::new();
+    for delta in deltas {
+        let (object, revision) = match delta {
+            Delta::Job { row, .. } => (format!("job/{}/{}", row.user, row.name), row.revision),
+            Delta::Node { row } => (format!("node/{}", row.name), row.revision),
+            Delta::MergedService { row } => (format!("service/{}/{}", row.user, row.name), row.revision),
+            Delta::CellSettings { revision } => (format!("cell/{space}"), *revision),
+            _ => continue,
+        };
+        let first = AuditRevisions { before: revision.saturating_sub(1), after: revision };
+        objects.entry(object).or_insert(first).after = revision;
+    }
+    objects
 }
 
 /// Cuts the entry's CBOR into parts of at most `bytes_max`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{AuditRefusal, AuditedCall};
 
-/// How many kinds of refusals are told apart until they are taken. Whoever is refused in many ways must not fill the
+/// How many kinds of refusals are kept apart until they are taken. Whoever is refused in many ways must not fill the
 /// audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalBounds {
