@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use borough_model::audit::AuditRefusal;
+use borough_model::audit::{AUDIT_TEXT_BYTES_MAX, AuditRefusal, AuditedCall};
+use borough_proto::bounds::text_cut;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
@@ -12,7 +13,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
-use crate::call::{CallAbout, CallKind, CallTrace};
+use crate::call::{CallKind, CallTrace};
 use crate::cell::Cells;
 use crate::connection::ConnectionMark;
 
@@ -58,11 +59,11 @@ where
         let from = request.extensions().get::<ConnectionMark>().map(ConnectionMark::peer);
         let trace = Arc::new(CallTrace::new(from));
         request.extensions_mut().insert(Arc::clone(&trace));
-        let method = method_of(request.uri().path());
+        let uri = request.uri().clone();
         let (cells, answer) = (Arc::clone(&self.cells), self.inner.call(request));
         let noted = answer.map(move |answer| {
-            if let (Ok(answer), Some(method)) = (&answer, method) {
-                note(&cells, &trace, &method, answer.headers());
+            if let (Ok(answer), Some(method)) = (&answer, method_of(uri.path())) {
+                note(&cells, &trace, method, answer.headers());
             }
             answer
         });
@@ -71,31 +72,26 @@ where
 }
 
 /// `SERVICE/METHOD` of a path of this API; `None` for another one, such as that of probes.
-fn method_of(path: &str) -> Option<String> {
-    path.strip_prefix("/borough.v1.").filter(|rest| rest.contains('/')).map(str::to_owned)
+fn method_of(path: &str) -> Option<&str> {
+    path.strip_prefix("/borough.v1.").filter(|rest| rest.contains('/'))
 }
 
 fn note(cells: &Cells, trace: &CallTrace, method: &str, headers: &HeaderMap) {
     // Most answers are none: the status of a call that was done follows its body.
     let Some(status) = Status::from_header_map(headers) else { return };
-    let about = trace.about();
-    if !is_refusal(status.code(), about.map(|about| about.kind)) {
+    if !is_refusal(status.code(), trace.kind()) {
         return;
     }
-    let call = borough_model::audit::AuditedCall {
-        refused: Some(AuditRefusal { code: code_text(status.code()), reason: reason_of(&status), times: 1 }),
-        ..trace.call(method)
-    };
-    let CallAbout { cell, .. } = match about {
-        Some(about) => about,
-        None => {
-            // Its message was not read, so it may have been for any cell.
-            cells.0.values().for_each(|cell| cell.audit.refused(call.clone()));
-            return;
+    let refused = AuditRefusal { code: code_text(status.code()), reason: reason_of(&status), times: 1 };
+    let call = AuditedCall { refused: Some(refused), ..trace.call(method) };
+    match trace.cell() {
+        Some(cell) => {
+            if let Ok(cell) = cells.get(cell) {
+                cell.audit.refused(call);
+            }
         }
-    };
-    if let Ok(cell) = cells.get(cell) {
-        cell.audit.refused(call);
+        // Its message was not read, so it may have been for any cell.
+        None => cells.0.values().for_each(|cell| cell.audit.refused(call.clone())),
     }
 }
 
@@ -141,10 +137,9 @@ fn reason_of(status: &Status) -> String {
     let reason = details.error_info().map(|info| info.reason.clone()).unwrap_or_default();
     let field =
         details.bad_request().and_then(|bad| bad.field_violations.first()).map(|one| one.field.clone());
-    match field {
-        Some(field) => format!("{reason} {field}").trim().chars().take(80).collect(),
-        None => reason,
-    }
+    let mut text = format!("{reason} {}", field.unwrap_or_default()).trim().to_owned();
+    text_cut(&mut text, AUDIT_TEXT_BYTES_MAX);
+    text
 }
 
 #[cfg(test)]
@@ -180,7 +175,7 @@ mod tests {
 
     #[test]
     fn probes_and_reflection_are_no_calls_of_the_api() {
-        assert_eq!(method_of("/borough.v1.JobService/StopJob").as_deref(), Some("JobService/StopJob"));
+        assert_eq!(method_of("/borough.v1.JobService/StopJob"), Some("JobService/StopJob"));
         assert_eq!(method_of("/grpc.health.v1.Health/Check"), None);
         assert_eq!(method_of("/borough.v1."), None);
     }

@@ -175,7 +175,7 @@ async fn calls_before(
             let records: Vec<AuditRecord> = chunk.records().collect();
             let from = if chunk.number == at.number { at.index.min(records.len()) } else { records.len() };
             for (index, record) in records.iter().enumerate().take(from).rev() {
-                if record.at_ms < filter.since_ms && is_long_before(record.at_ms, filter.since_ms) {
+                if is_long_before(record.at_ms, filter.since_ms) {
                     return Ok((calls, None));
                 }
                 if matches(filter, record) {

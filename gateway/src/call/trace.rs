@@ -15,6 +15,7 @@ pub(crate) struct CallTrace {
     from: Option<IpAddr>,
     /// What the credential has proven, in words.
     by: OnceLock<String>,
+    kind: OnceLock<CallKind>,
     about: OnceLock<CallAbout>,
 }
 
@@ -27,7 +28,6 @@ pub(crate) struct CallAbout {
     pub(crate) request: Option<RequestId>,
     /// Such as `job/ann/web`; empty: nothing by a name.
     pub(crate) object: String,
-    pub(crate) kind: CallKind,
 }
 
 /// Whether a call changes something.
@@ -41,15 +41,10 @@ pub(crate) enum CallKind {
 
 impl CallAbout {
     /// Keeps what a request says of itself.
-    pub(crate) fn new(
-        cell: &str,
-        context: Option<&v1::RequestContext>,
-        object: String,
-        kind: CallKind,
-    ) -> Self {
+    pub(crate) fn new(cell: &str, context: Option<&v1::RequestContext>, object: String) -> Self {
         let user = context.map(|context| context.user.clone()).unwrap_or_default();
         let request = context.and_then(|context| request_id_from_text("request", &context.request_id).ok());
-        Self { cell: cell.to_owned(), user, request, object, kind }
+        Self { cell: cell.to_owned(), user, request, object }
     }
 }
 
@@ -63,13 +58,24 @@ impl CallTrace {
         self.by.get_or_init(|| by.to_string());
     }
 
-    /// Notes what the call is about, once its message was read.
+    /// Notes whether the call changes something.
+    pub(crate) fn is_of(&self, kind: CallKind) {
+        self.kind.set(kind).ok();
+    }
+
+    /// Returns `None` if its message was not read.
+    pub(crate) fn kind(&self) -> Option<CallKind> {
+        self.kind.get().copied()
+    }
+
+    /// Notes what the call is about. A read that was let in need not.
     pub(crate) fn is_about(&self, about: CallAbout) {
         self.about.set(about).ok();
     }
 
-    pub(crate) fn about(&self) -> Option<&CallAbout> {
-        self.about.get()
+    /// The name of the cell that it is for, if that is noted.
+    pub(crate) fn cell(&self) -> Option<&str> {
+        self.about.get().map(|about| about.cell.as_str())
     }
 
     /// The call as the audit has it.

@@ -89,17 +89,30 @@ pub(crate) fn admit_message<'a, M: Ask>(
     seen: &CallSeen,
     mut message: M,
 ) -> Result<Asked<'a, M>, Status> {
-    seen.trace.is_about(about_of(&mut message, CallKind::Read));
-    context_complete(&seen.principal, message.context_mut())?;
+    seen.trace.is_of(CallKind::Read);
+    match read_allowed(cells, &seen.principal, &mut message) {
+        Ok(cell) => Ok(Asked { cell, message }),
+        Err(refused) => {
+            seen.trace.is_about(about_of(&mut message));
+            Err(refused)
+        }
+    }
+}
+
+fn read_allowed<'a, M: Ask>(
+    cells: &'a Cells,
+    principal: &Principal,
+    message: &mut M,
+) -> Result<&'a Arc<CellContext>, Status> {
+    context_complete(principal, message.context_mut())?;
     caller_of_read(message.context_mut().as_ref())?;
-    let cell = cell_of(cells, &seen.principal, &message)?;
-    Ok(Asked { cell, message })
+    cell_of(cells, principal, message)
 }
 
 /// What a message says of itself, for the audit.
-fn about_of<M: Ask>(message: &mut M, kind: CallKind) -> CallAbout {
+fn about_of<M: Ask>(message: &mut M) -> CallAbout {
     let context = message.context_mut().clone();
-    CallAbout::new(message.cell(), context.as_ref(), message.object(), kind)
+    CallAbout::new(message.cell(), context.as_ref(), message.object())
 }
 
 /// The cell of a message, if the grants there allow it.
@@ -122,7 +135,9 @@ pub(crate) fn admit_stream<'a, M: Ask>(
     seen: &CallSeen,
     message: M,
 ) -> Result<(Asked<'a, M>, OngoingCall), Status> {
-    let asked = admit_message(cells, seen, message)?;
+    let mut asked = admit_message(cells, seen, message)?;
+    // Commands in tasks are recorded.
+    seen.trace.is_about(about_of(&mut asked.message));
     let ongoing = OngoingCall {
         cell: Arc::clone(asked.cell),
         principal: seen.principal.clone(),
@@ -165,7 +180,8 @@ impl Cells {
     ) -> Result<(&Arc<CellContext>, Caller, M), Status> {
         let CallSeen { principal, trace } = CallSeen::of(request.extensions())?;
         let mut message = request.into_inner();
-        trace.is_about(about_of(&mut message, CallKind::Change));
+        trace.is_of(CallKind::Change);
+        trace.is_about(about_of(&mut message));
         context_complete(&principal, message.context_mut())?;
         let mut caller = caller_of_mutation(message.context_mut().as_ref())?;
         let cell = cell_of(self, &principal, &message)?;

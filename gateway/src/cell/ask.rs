@@ -45,8 +45,37 @@ const SEE: ActionNeed = ActionNeed::Own { others: Right::Read };
 const CHANGE: ActionNeed = ActionNeed::Own { others: Right::ModifyAnyJob };
 const ENTER: ActionNeed = ActionNeed::Own { others: Right::ExecAnyTask };
 
+/// The name of what a request is about, by the kind of object that its fields name.
+macro_rules! object {
+    ($request:ident) => {
+        String::new()
+    };
+    ($request:ident, spec) => {{
+        let spec = $request.spec.as_ref();
+        format!("job/{}/{}", spec_user(spec), spec.map_or("", |spec| spec.name.as_str()))
+    }};
+    ($request:ident, task) => {
+        format!("task/{}/{}/{}", $request.user, $request.job, $request.index)
+    };
+    ($request:ident, quota) => {
+        format!("quota/{}/{}", $request.user, band_text($request.band))
+    };
+    ($request:ident, grant) => {
+        format!("grant/{}", $request.grant.as_ref().map_or("", |grant| grant.subject.as_str()))
+    };
+    ($request:ident, node) => {
+        format!("node/{}", $request.name)
+    };
+    ($request:ident, cell) => {
+        format!("cell/{}", $request.name)
+    };
+    ($request:ident, $kind:ident) => {
+        format!("{}/{}/{}", stringify!($kind), $request.user, $request.name)
+    };
+}
+
 macro_rules! methods {
-    ($($method:literal = $request:ident: $need:expr, $cell:ident, $owner:expr $(, $object:expr)?;)*) => {
+    ($($method:literal = $request:ident: $need:expr, $cell:ident, $owner:expr $(, $object:ident)?;)*) => {
         $(impl Ask for v1::$request {
             const METHOD: &'static str = $method;
             const NEED: ActionNeed = $need;
@@ -65,8 +94,7 @@ macro_rules! methods {
             }
 
             fn object(&self) -> String {
-                let objects: &[fn(&Self) -> String] = &[$($object)?];
-                objects.first().map(|object| object(self)).unwrap_or_default()
+                object!(self $(, $object)?)
             }
         })*
 
@@ -88,14 +116,6 @@ fn spec_user(spec: Option<&v1::JobSpec>) -> &str {
     spec.map_or("", |spec| spec.user.as_str())
 }
 
-fn spec_name(spec: Option<&v1::JobSpec>) -> &str {
-    spec.map_or("", |spec| spec.name.as_str())
-}
-
-fn grant_subject(grant: Option<&v1::Grant>) -> &str {
-    grant.map_or("", |grant| grant.subject.as_str())
-}
-
 fn band_text(band: i32) -> &'static str {
     match v1::Band::try_from(band) {
         Ok(v1::Band::BestEffort) => Band::BestEffort.name(),
@@ -106,92 +126,59 @@ fn band_text(band: i32) -> &'static str {
     }
 }
 
-/// The name of an object: its kind and its parts.
-fn named(parts: &[&str]) -> String {
-    parts.join("/")
-}
-
 fn filter_user(filter: Option<&v1::WatchFilter>) -> &str {
     filter.map_or("", |filter| filter.user.as_str())
 }
 
 methods! {
     "CellService/GetCell" = GetCellRequest: ActionNeed::Any, name, nobody;
-    "CellService/UpdateCell" = UpdateCellRequest: ADMINISTER, name, nobody,
-        |request| named(&["cell", &request.name]);
+    "CellService/UpdateCell" = UpdateCellRequest: ADMINISTER, name, nobody, cell;
 
-    "JobService/SubmitJob" = SubmitJobRequest: CHANGE, cell, |request| spec_user(request.spec.as_ref()),
-        |request| named(&["job", spec_user(request.spec.as_ref()), spec_name(request.spec.as_ref())]);
-    "JobService/PlanJob" = PlanJobRequest: SEE, cell, |request| spec_user(request.spec.as_ref()),
-        |request| named(&["job", spec_user(request.spec.as_ref()), spec_name(request.spec.as_ref())]);
-    "JobService/ScaleJob" = ScaleJobRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
-    "JobService/OrderRollout" = OrderRolloutRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
-    "JobService/StopJob" = StopJobRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
-    "JobService/PurgeJob" = PurgeJobRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
-    "JobService/LabelJob" = LabelJobRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
-    "JobService/GetJob" = GetJobRequest: SEE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
+    "JobService/SubmitJob" = SubmitJobRequest: CHANGE, cell, |request| spec_user(request.spec.as_ref()), spec;
+    "JobService/PlanJob" = PlanJobRequest: SEE, cell, |request| spec_user(request.spec.as_ref()), spec;
+    "JobService/ScaleJob" = ScaleJobRequest: CHANGE, cell, |request| &request.user, job;
+    "JobService/OrderRollout" = OrderRolloutRequest: CHANGE, cell, |request| &request.user, job;
+    "JobService/StopJob" = StopJobRequest: CHANGE, cell, |request| &request.user, job;
+    "JobService/PurgeJob" = PurgeJobRequest: CHANGE, cell, |request| &request.user, job;
+    "JobService/LabelJob" = LabelJobRequest: CHANGE, cell, |request| &request.user, job;
+    "JobService/GetJob" = GetJobRequest: SEE, cell, |request| &request.user, job;
     "JobService/ListJobs" = ListJobsRequest: SEE, cell, |request| &request.user;
-    "JobService/GetJobHistory" = GetJobHistoryRequest: SEE, cell, |request| &request.user,
-        |request| named(&["job", &request.user, &request.name]);
+    "JobService/GetJobHistory" = GetJobHistoryRequest: SEE, cell, |request| &request.user, job;
 
     "TaskService/ListTasks" = ListTasksRequest: SEE, cell, |request| &request.user;
     "TaskService/ExplainTask" = ExplainTaskRequest: SEE, cell, |request| &request.user;
-    "TaskService/ReadLogs" = ReadLogsRequest: SEE, cell, |request| &request.user,
-        |request| named(&["task", &request.user, &request.job, &request.index.to_string()]);
-    "TaskService/Exec" = ExecOpen: ENTER, cell, |request| &request.user,
-        |request| named(&["task", &request.user, &request.job, &request.index.to_string()]);
-    "TaskService/SignalTask" = SignalTaskRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["task", &request.user, &request.job, &request.index.to_string()]);
-    "TaskService/RestartTask" = RestartTaskRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["task", &request.user, &request.job, &request.index.to_string()]);
-    "TaskService/StopTask" = StopTaskRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["task", &request.user, &request.job, &request.index.to_string()]);
+    "TaskService/ReadLogs" = ReadLogsRequest: SEE, cell, |request| &request.user, task;
+    "TaskService/Exec" = ExecOpen: ENTER, cell, |request| &request.user, task;
+    "TaskService/SignalTask" = SignalTaskRequest: CHANGE, cell, |request| &request.user, task;
+    "TaskService/RestartTask" = RestartTaskRequest: CHANGE, cell, |request| &request.user, task;
+    "TaskService/StopTask" = StopTaskRequest: CHANGE, cell, |request| &request.user, task;
 
     "NodeService/ListNodes" = ListNodesRequest: READ, cell, nobody;
-    "NodeService/GetNode" = GetNodeRequest: READ, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/CordonNode" = CordonNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/UncordonNode" = UncordonNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/DrainNode" = DrainNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/TaintNode" = TaintNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/UntaintNode" = UntaintNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/AdmitNode" = AdmitNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/LabelNode" = LabelNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
-    "NodeService/RemoveNode" = RemoveNodeRequest: ADMINISTER, cell, nobody,
-        |request| named(&["node", &request.name]);
+    "NodeService/GetNode" = GetNodeRequest: READ, cell, nobody, node;
+    "NodeService/CordonNode" = CordonNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/UncordonNode" = UncordonNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/DrainNode" = DrainNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/TaintNode" = TaintNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/UntaintNode" = UntaintNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/AdmitNode" = AdmitNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/LabelNode" = LabelNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/RemoveNode" = RemoveNodeRequest: ADMINISTER, cell, nobody, node;
 
     "NameService/ListEndpoints" = ListEndpointsRequest: SEE, cell, |request| &request.user;
     "NameService/WatchEndpoints" = WatchEndpointsRequest: SEE, cell, |request| &request.user;
 
     "MergeService/ListMergedServices" = ListMergedServicesRequest: SEE, cell, |request| &request.user;
     "MergeService/GetMergedService" = GetMergedServiceRequest: SEE, cell, |request| &request.user;
-    "MergeService/SetMergedService" = SetMergedServiceRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["service", &request.user, &request.name]);
-    "MergeService/RemoveMergedService" = RemoveMergedServiceRequest: CHANGE, cell, |request| &request.user,
-        |request| named(&["service", &request.user, &request.name]);
+    "MergeService/SetMergedService" = SetMergedServiceRequest: CHANGE, cell, |request| &request.user, service;
+    "MergeService/RemoveMergedService" = RemoveMergedServiceRequest: CHANGE, cell, |request| &request.user, service;
 
     "QuotaService/ListQuotas" = ListQuotasRequest: SEE, cell, |request| &request.user;
     "QuotaService/GetQuota" = GetQuotaRequest: SEE, cell, |request| &request.user;
-    "QuotaService/SetQuota" = SetQuotaRequest: ADMINISTER, cell, nobody,
-        |request| named(&["quota", &request.user, band_text(request.band)]);
+    "QuotaService/SetQuota" = SetQuotaRequest: ADMINISTER, cell, nobody, quota;
 
     "AccessService/ListGrants" = ListGrantsRequest: READ, cell, nobody;
     "AccessService/GetGrant" = GetGrantRequest: READ, cell, nobody;
-    "AccessService/SetGrant" = SetGrantRequest: ADMINISTER, cell, nobody,
-        |request| named(&["grant", grant_subject(request.grant.as_ref())]);
+    "AccessService/SetGrant" = SetGrantRequest: ADMINISTER, cell, nobody, grant;
     "AccessService/CheckAccess" = CheckAccessRequest: ActionNeed::Identity, cell, nobody;
     "AccessService/ListHolders" = ListHoldersRequest: READ, cell, nobody;
 

@@ -205,8 +205,8 @@ impl DerefMut for OpenChanges<'_> {
 }
 
 /// The revisions before and after `deltas` of each object that has some, by its name in a call: `job/USER/NAME`,
-/// `node/NAME`, `service/USER/NAME` or `cell/NAME`. Each step of a row counts its revision up by one, so the first delta
-/// tells what was before.
+/// `node/NAME`, `service/USER/NAME` or `cell/NAME`. Each step of a row counts its revision up by one, so the first
+/// delta tells what was before.
 fn objects_revised(space: &CellSpace, deltas: &[Delta]) -> BTreeMap<String, AuditRevisions> {
     let mut objects = BTreeMap::new();
     for delta in deltas {

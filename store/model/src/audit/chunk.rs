@@ -21,17 +21,14 @@ impl AuditHash {
 
     /// A hash from its text; `None` unless it is 64 hexadecimal digits.
     pub fn from_text(text: &str) -> Option<Self> {
-        let digits: Vec<u8> =
-            text.chars().map(|digit| digit.to_digit(16)?.try_into().ok()).collect::<Option<_>>()?;
-        let bytes: Vec<u8> =
-            digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte * 16 + digit)).collect();
-        (digits.len() == 64).then(|| Self::from_slice(&bytes))?
+        let mut hash = Self::default();
+        hex::decode_to_slice(text, &mut hash.0).ok().map(|()| hash)
     }
 }
 
 impl fmt::Display for AuditHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 

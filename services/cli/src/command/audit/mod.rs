@@ -99,29 +99,30 @@ fn view_of(chain: &CheckedChain) -> AuditChainView {
 /// Appends to a file what has come since its last chunk. Every chunk is checked, those that are there already too.
 async fn export(client: &Client, to: &Path) -> Result<CheckedChain, Failure> {
     let mut file = AuditFile::open(to)?;
-    loop {
-        let after = file.chain.last.map_or(0, |(number, _)| number);
-        let chunks = client.audit_chunks(after).await?;
-        if chunks.is_empty() {
-            return file.end();
-        }
-        for chunk in chunks {
-            file.append(&seal_of(chunk)?)?;
-        }
-    }
+    let last = file.chain.last.map_or(0, |(number, _)| number);
+    chunks_read(client, last, |chunk| file.append(chunk)).await?;
+    file.end()
 }
 
 /// Reads and checks the audit of a cell.
 async fn cell_chain(client: &Client, hash: Option<AuditHash>) -> Result<CheckedChain, Failure> {
     let mut chain = CheckedChain::new(hash);
+    chunks_read(client, 0, |chunk| chain.push(chunk)).await?;
+    Ok(chain)
+}
+
+/// Passes each chunk of a cell after the number `after` on, the oldest first.
+async fn chunks_read(
+    client: &Client,
+    mut after: u64,
+    mut take: impl FnMut(&AuditSeal) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     loop {
-        let after = chain.last.map_or(0, |(number, _)| number);
         let chunks = client.audit_chunks(after).await?;
-        if chunks.is_empty() {
-            return Ok(chain);
-        }
+        let Some(last) = chunks.last() else { return Ok(()) };
+        after = last.number;
         for chunk in chunks {
-            chain.push(&seal_of(chunk)?)?;
+            take(&seal_of(chunk)?)?;
         }
     }
 }
