@@ -29,6 +29,7 @@ use crate::hollow::{SimulatedFleet, fleet_options, fleet_stats, hello};
 use crate::result::{Stats, StatsSet as _};
 use crate::scheduler::{CELL, store_check};
 use crate::system::{System, SystemOptions};
+use availability::AvailabilityWatch;
 use commits::{CommitCounts, CommitTime};
 
 /// The user of the jobs.
@@ -74,6 +75,28 @@ impl LifecycleCell {
         let fleet = nodes_join(&system, 0..options.nodes, arguments)?;
         fleet.all_connected(arguments.wait()).await?;
         Ok(Self { system, client, fleet: Some(fleet) })
+    }
+
+    /// Runs `first` until all of its tasks are available, replaces it by `second`, and measures until that is rolled out.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    async fn roll_out(
+        &self,
+        first: v1::JobSpec,
+        second: v1::JobSpec,
+        wait: Duration,
+    ) -> anyhow::Result<RolledOut> {
+        let (job, tasks) = (JobRef::new(first.user.clone(), first.name.clone()), first.count);
+        self.client.job_submit(first, 0).await?;
+        let availability = AvailabilityWatch::start(self.system.client()?, &job, tasks);
+        availability.all_available(wait).await?;
+        tokio::time::sleep(SETTLE).await;
+
+        availability.begin();
+        let cost = self.cost_begin().await?;
+        let began = Instant::now();
+        let submitted = self.client.job_submit(second, 0).await?;
+        rollout_done(&self.client, &submitted, wait).await?;
+        Ok(RolledOut { job, availability, cost, took: began.elapsed() })
     }
 
     /// Begins to measure.
@@ -138,6 +161,15 @@ struct ControlLook {
 struct ChangeCost {
     from_ms: i64,
     look: ControlLook,
+}
+
+/// A rollout that was measured.
+struct RolledOut {
+    job: JobRef,
+    /// Goes on until it is ended.
+    availability: AvailabilityWatch,
+    cost: ChangeCost,
+    took: Duration,
 }
 
 /// Starts hollow nodes with these numbers. They behave as real agents in what a change of a job waits for.

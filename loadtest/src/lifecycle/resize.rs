@@ -1,16 +1,13 @@
 //! `resize`: a changed file gives every task of a service other amounts in place, on hollow nodes. It checks at the
 //! end that each task has, and each node is charged, what was asked.
 
-use std::time::Instant;
-
 use anyhow::{Context as _, ensure};
 use borough_client::JobRef;
 use borough_proto::v1;
 use clap::Args;
 use serde_json::json;
 
-use super::availability::AvailabilityWatch;
-use super::{LifecycleArguments, LifecycleCell, SETTLE, USER, rollout_done, rules_ensure, seconds};
+use super::{LifecycleArguments, LifecycleCell, RolledOut, USER, rules_ensure, seconds};
 use crate::hollow::fleet::Counters;
 use crate::result::{Results, Stats, StatsSet as _};
 use crate::spec;
@@ -46,7 +43,6 @@ fn service(tasks: u32, resources: v1::Resources) -> v1::JobSpec {
 ///
 /// # Errors
 /// The rollout failed or took too long, a task has other amounts than asked, one was unavailable, or a rule is broken.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub(crate) async fn run(
     options: &SystemOptions,
     arguments: &ResizeBenchArguments,
@@ -54,19 +50,8 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let (wait, tasks) = (arguments.lifecycle.wait(), arguments.tasks);
     let cell = LifecycleCell::start_hollow(options, &arguments.lifecycle).await?;
-    let first = service(tasks, amounts(BEFORE));
-    let job = JobRef::new(first.user.clone(), first.name.clone());
-    cell.client.job_submit(first, 0).await?;
-    let availability = AvailabilityWatch::start(cell.system.client()?, &job, tasks);
-    availability.all_available(wait).await?;
-    tokio::time::sleep(SETTLE).await;
-
-    availability.begin();
-    let cost = cell.cost_begin().await?;
-    let began = Instant::now();
-    let submitted = cell.client.job_submit(service(tasks, amounts(AFTER)), 0).await?;
-    rollout_done(&cell.client, &submitted, wait).await?;
-    let took = began.elapsed();
+    let (first, second) = (service(tasks, amounts(BEFORE)), service(tasks, amounts(AFTER)));
+    let RolledOut { job, availability, cost, took } = cell.roll_out(first, second, wait).await?;
     let mut stats = Stats::new();
     stats.set("nodes", json!(options.nodes));
     stats.set("tasks", json!(tasks));

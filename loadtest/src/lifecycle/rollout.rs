@@ -2,17 +2,15 @@
 //! least that the gate allows, and the commits per task. A watcher of the endpoints counts who is away.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
-use borough_client::JobRef;
 use borough_proto::v1;
 use clap::Args;
 use serde_json::json;
 
-use super::availability::AvailabilityWatch;
 use super::gate::{HealthGate, UPTIME};
-use super::{LifecycleArguments, LifecycleCell, SETTLE, USER, ratio, rollout_done, rules_ensure, seconds};
+use super::{LifecycleArguments, LifecycleCell, RolledOut, USER, ratio, rules_ensure, seconds};
 use crate::result::{Results, Stats, StatsSet as _};
 use crate::spec;
 use crate::system::SystemOptions;
@@ -76,7 +74,6 @@ impl RolloutBenchArguments {
 ///
 /// # Errors
 /// The rollout failed, took too long, had more tasks away than allowed, or a rule is broken.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub(crate) async fn run(
     options: &SystemOptions,
     arguments: &RolloutBenchArguments,
@@ -88,19 +85,8 @@ pub(crate) async fn run(
     } else {
         LifecycleCell::start_real(options).await?
     };
-    let first = arguments.spec("one")?;
-    let job = JobRef::new(first.user.clone(), first.name.clone());
-    cell.client.job_submit(first, 0).await?;
-    let availability = AvailabilityWatch::start(cell.system.client()?, &job, tasks);
-    availability.all_available(wait).await?;
-    tokio::time::sleep(SETTLE).await;
-
-    availability.begin();
-    let cost = cell.cost_begin().await?;
-    let began = Instant::now();
-    let submitted = cell.client.job_submit(arguments.spec("two")?, 0).await?;
-    rollout_done(&cell.client, &submitted, wait).await?;
-    let took = began.elapsed();
+    let (first, second) = (arguments.spec("one")?, arguments.spec("two")?);
+    let RolledOut { availability, cost, took, .. } = cell.roll_out(first, second, wait).await?;
     let mut stats = Stats::new();
     stats.set("nodes", json!(options.nodes));
     stats.set("tasks", json!(tasks));

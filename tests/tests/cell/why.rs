@@ -29,7 +29,7 @@ async fn a_failed_job_and_a_job_after_it_are_explained() {
     .await;
     cell.borough(&["why", "later"]).await.ended(0).prints(never);
     cell.borough(&["job", "status", "later"]).await.ended(0).prints(never);
-    // Who waits for such a job is told the same.
+    // Who waits for such a job reads the same.
     let again = cell.file("again.yaml", &batch("again", "['true']", "failing"));
     let run = cell.borough(&["job", "run", &again]).await.ended(1);
     run.warns(never).warns("hint: borough why tester/again");
