@@ -77,7 +77,8 @@ impl LifecycleCell {
         Ok(Self { system, client, fleet: Some(fleet) })
     }
 
-    /// Runs `first` until all of its tasks are available, replaces it by `second`, and measures until that is rolled out.
+    /// Runs `first` until all of its tasks are available, replaces it by `second`, and measures until that is rolled
+    /// out.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     async fn roll_out(
         &self,
