@@ -146,7 +146,7 @@ fn kind_check(path: &Path) -> Result<(), JobFileError> {
 
 /// The kind of what is no file. A FIFO would keep the program waiting, and a device has no end. `None` also for a
 /// missing file, which is reported when it is read.
-fn kind_unreadable(path: &Path) -> Option<&'static str> {
+pub(crate) fn kind_unreadable(path: &Path) -> Option<&'static str> {
     match std::fs::metadata(path).ok()?.file_type() {
         kind if kind.is_dir() => Some("directory"),
         kind if kind.is_fifo() => Some("FIFO"),

@@ -1,5 +1,7 @@
 //! The changes of a submission, and its effects.
 
+use std::collections::BTreeMap;
+
 use borough_model::job::FieldChange;
 use borough_model::job::file::file_value_text;
 use borough_model::job::is_fixed;
@@ -176,6 +178,8 @@ impl PlanView {
     /// A line for each place. Tasks that differ in nothing else have one line together.
     fn placements_text(&self) -> String {
         let mut lines: Vec<(String, String, Vec<u32>)> = Vec::new();
+        // Where the line of a place is: a plan may have many of both.
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for placed in &self.placements {
             let ports = ports_text(&placed.ports);
             let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
@@ -191,10 +195,16 @@ impl PlanView {
             let alloc = placed.alloc.as_ref().map(|alloc| format!(" in alloc {alloc}")).unwrap_or_default();
             let place = format!("{again}{alloc} on {}{from}{ports}{held}\n", placed.node);
             let victims = victims_text(&placed.victims, None);
-            let alike = lines.iter_mut().find(|(known, _, _)| victims.is_empty() && *known == place);
+            let alike = known.get(&place).filter(|_| victims.is_empty()).and_then(|at| lines.get_mut(*at));
             match alike {
                 Some((_, _, indexes)) => indexes.push(placed.index),
-                None => lines.push((place, victims, vec![placed.index])),
+                None => {
+                    // Whoever evicts nobody has no part in a line with victims.
+                    if victims.is_empty() {
+                        known.insert(place.clone(), lines.len());
+                    }
+                    lines.push((place, victims, vec![placed.index]));
+                }
             }
         }
         let line = |(place, victims, indexes): (String, String, Vec<u32>)| {

@@ -12,6 +12,7 @@ use borough_model::audit::{AUDIT_BODY_BYTES_MAX, AuditHash, AuditSeal, SealBroke
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Code, Failure};
+use crate::jobfile::kind_unreadable;
 
 /// The longest text of a chunk that a file may have, in bytes.
 const CHUNK_BYTES_MAX: usize = 2 * AUDIT_BODY_BYTES_MAX;
@@ -106,17 +107,11 @@ impl AuditFile {
     }
 }
 
-/// Refuses what may never end, before it is opened. What is not there is no error.
+/// Refuses what may never end, before it is opened.
 fn is_plain(path: &Path) -> Result<(), Failure> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.file_type().is_file() => {
-            let text = format!("{} is no regular file", path.display());
-            Err(Failure::new(Code::Usage, text).with_hint("accepted: the path of a file"))
-        }
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(unusable(path, &error)),
-    }
+    let Some(kind) = kind_unreadable(path) else { return Ok(()) };
+    let text = format!("{} is a {kind}", path.display());
+    Err(Failure::new(Code::Usage, text).with_hint("accepted: the path of a file"))
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {
@@ -275,6 +270,6 @@ mod tests {
         std::fs::write(&path, [0xff, 0xfe, b'\n']).unwrap();
         assert!(refused(&path).contains("no line of an exported audit"));
         let failure = AuditFile::read(dir.path(), None).map(|_| ()).unwrap_err();
-        assert!(failure.message().contains("regular file"), "{}", failure.message());
+        assert!(failure.message().contains("is a directory"), "{}", failure.message());
     }
 }
