@@ -72,13 +72,14 @@ impl AuditService for AuditServer {
     ) -> Result<Response<v1::ListAuditChunksResponse>, Status> {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let mut chunks = chunks_read(cell, request.after, CHUNKS_READ).await?;
+        let mut behind = false;
         if chunks.is_empty() {
             // Perhaps the end: what was done before this call comes too.
-            sealed_await(cell).await?;
+            behind = sealed_await(cell).await?;
             chunks = chunks_read(cell, request.after, CHUNKS_READ).await?;
         }
         let chunks = chunks.into_iter().map(chunk_message).collect();
-        Ok(Response::new(v1::ListAuditChunksResponse { chunks }))
+        Ok(Response::new(v1::ListAuditChunksResponse { chunks, behind }))
     }
 }
 

@@ -552,8 +552,10 @@ func (x *ListAuditChunksRequest) GetAfter() uint64 {
 }
 
 type ListAuditChunksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Chunks        []*AuditChunk          `protobuf:"bytes,1,rep,name=chunks,proto3" json:"chunks,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Chunks []*AuditChunk          `protobuf:"bytes,1,rep,name=chunks,proto3" json:"chunks,omitempty"`
+	// With no chunks: newer calls are not sealed yet. False: there are none.
+	Behind        bool `protobuf:"varint,2,opt,name=behind,proto3" json:"behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +595,13 @@ func (x *ListAuditChunksResponse) GetChunks() []*AuditChunk {
 		return x.Chunks
 	}
 	return nil
+}
+
+func (x *ListAuditChunksResponse) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
 }
 
 // Calls that are sealed together.
@@ -711,9 +720,10 @@ const file_borough_v1_audit_proto_rawDesc = "" +
 	"\x16ListAuditChunksRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\x04R\x05after\"I\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\"a\n" +
 	"\x17ListAuditChunksResponse\x12.\n" +
-	"\x06chunks\x18\x01 \x03(\v2\x16.borough.v1.AuditChunkR\x06chunks\"h\n" +
+	"\x06chunks\x18\x01 \x03(\v2\x16.borough.v1.AuditChunkR\x06chunks\x12\x16\n" +
+	"\x06behind\x18\x02 \x01(\bR\x06behind\"h\n" +
 	"\n" +
 	"AuditChunk\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1a\n" +

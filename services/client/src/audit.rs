@@ -2,7 +2,8 @@
 
 use borough_proto::v1::audit_service_client::AuditServiceClient;
 use borough_proto::v1::{
-    AuditChunk, AuditFilter, ListAuditChunksRequest, ListAuditRequest, ListAuditResponse, PageRequest,
+    AuditFilter, ListAuditChunksRequest, ListAuditChunksResponse, ListAuditRequest, ListAuditResponse,
+    PageRequest,
 };
 
 use crate::call::{Client, rpc};
@@ -29,15 +30,13 @@ impl Client {
     }
 
     /// Chunks of the chain after the number `after`, the oldest first; 0: from the oldest one that is kept. Without
-    /// any, this is the end.
+    /// any, this is the end, and `behind` says whether newer calls are still to be sealed.
     ///
     /// # Errors
     /// As for every call.
-    pub async fn audit_chunks(&self, after: u64) -> Result<Vec<AuditChunk>, ClientError> {
+    pub async fn audit_chunks(&self, after: u64) -> Result<ListAuditChunksResponse, ClientError> {
         let message =
             ListAuditChunksRequest { context: self.context_read(), cell: self.cell().to_owned(), after };
-        let answer =
-            self.call("ListAuditChunks", message, rpc!(AuditServiceClient.list_audit_chunks)).await?;
-        Ok(answer.chunks)
+        self.call("ListAuditChunks", message, rpc!(AuditServiceClient.list_audit_chunks)).await
     }
 }

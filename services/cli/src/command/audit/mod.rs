@@ -7,7 +7,7 @@ use std::path::Path;
 use borough_client::Client;
 use borough_kv::env::SystemClock;
 use borough_model::audit::{AuditHash, AuditSeal};
-use borough_proto::v1::{AuditChunk, AuditFilter, AuditOutcome};
+use borough_proto::v1::{AuditChunk, AuditFilter, AuditOutcome, ListAuditChunksResponse};
 
 use self::file::{AuditFile, CheckedChain};
 use super::list::list_page;
@@ -17,6 +17,9 @@ use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{AuditChainView, AuditedCallView, Printer};
 
+const BEHIND: &str = "calls of the last moments are not sealed yet, and are left out: no controller leads the cell, or it is \
+                      behind; repeat the command in some seconds";
+
 pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
         AuditVerb::List { filter, list } => {
@@ -25,10 +28,7 @@ pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> 
             let fetch = async |page| {
                 let answer = client.audit_list_page(filter.clone(), page).await?;
                 if answer.behind {
-                    printer.remark(
-                        "calls of the last moments are not sealed yet, and are not listed: no controller leads the cell, \
-                         or it is behind",
-                    );
+                    printer.remark(BEHIND);
                 }
                 Ok(list_page::<_, AuditedCallView>(answer.calls, answer.next_page))
             };
@@ -37,7 +37,7 @@ pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> 
         }
         AuditVerb::Export { to } => {
             let client = connect::cell_client(global).await?;
-            let chain = export(&client, &to).await?;
+            let chain = export(&client, &to, printer).await?;
             printer.list(&[view_of(&chain)], "")?;
             Ok(Code::Done)
         }
@@ -45,7 +45,7 @@ pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> 
             let hash = hash.as_deref().map(hash_of).transpose()?;
             let chain = match file {
                 Some(file) => AuditFile::read(&file, hash)?.chain,
-                None => cell_chain(&connect::cell_client(global).await?, hash).await?,
+                None => cell_chain(&connect::cell_client(global).await?, hash, printer).await?,
             };
             if let Some(hash) = hash
                 && !chain.has_looked_for()
@@ -97,28 +97,36 @@ fn view_of(chain: &CheckedChain) -> AuditChainView {
 }
 
 /// Appends to a file what has come since its last chunk. Every chunk is checked, those that are there already too.
-async fn export(client: &Client, to: &Path) -> Result<CheckedChain, Failure> {
+async fn export(client: &Client, to: &Path, printer: &Printer) -> Result<CheckedChain, Failure> {
     let mut file = AuditFile::open(to)?;
     let last = file.chain.last.map_or(0, |(number, _)| number);
-    chunks_read(client, last, |chunk| file.append(chunk)).await?;
+    chunks_read(client, printer, last, |chunk| file.append(chunk)).await?;
     file.end()
 }
 
 /// Reads and checks the audit of a cell.
-async fn cell_chain(client: &Client, hash: Option<AuditHash>) -> Result<CheckedChain, Failure> {
+async fn cell_chain(
+    client: &Client,
+    hash: Option<AuditHash>,
+    printer: &Printer,
+) -> Result<CheckedChain, Failure> {
     let mut chain = CheckedChain::new(hash);
-    chunks_read(client, 0, |chunk| chain.push(chunk)).await?;
+    chunks_read(client, printer, 0, |chunk| chain.push(chunk)).await?;
     Ok(chain)
 }
 
-/// Passes each chunk of a cell after the number `after` on, the oldest first.
+/// Passes each chunk of a cell after the number `after` on, the oldest first. Says it if newer calls are not sealed.
 async fn chunks_read(
     client: &Client,
+    printer: &Printer,
     mut after: u64,
     mut take: impl FnMut(&AuditSeal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     loop {
-        let chunks = client.audit_chunks(after).await?;
+        let ListAuditChunksResponse { chunks, behind } = client.audit_chunks(after).await?;
+        if behind {
+            printer.remark(BEHIND);
+        }
         let Some(last) = chunks.last() else { return Ok(()) };
         after = last.number;
         for chunk in chunks {

@@ -21,7 +21,7 @@ from borough.v1 import common_pb2 as borough_dot_v1_dot_common__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x16\x62orough/v1/audit.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\x9d\x01\n\x10ListAuditRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12%\n\x04page\x18\x03 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12\'\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x17.borough.v1.AuditFilter"\x88\x01\n\x0b\x41uditFilter\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0e\n\x06object\x18\x03 \x01(\t\x12)\n\x07outcome\x18\x04 \x01(\x0e\x32\x18.borough.v1.AuditOutcome\x12\x10\n\x08since_ms\x18\x05 \x01(\x03\x12\x10\n\x08until_ms\x18\x06 \x01(\x03"^\n\x11ListAuditResponse\x12&\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x17.borough.v1.AuditedCall\x12\x11\n\tnext_page\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65hind\x18\x03 \x01(\x08"\xe3\x01\n\x0b\x41uditedCall\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04\x66rom\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x0e\n\x06object\x18\x07 \x01(\t\x12\x17\n\x0frevision_before\x18\x08 \x01(\x04\x12\x16\n\x0erevision_after\x18\t \x01(\x04\x12)\n\x07refused\x18\n \x01(\x0b\x32\x18.borough.v1.AuditRefusal\x12\r\n\x05\x63hunk\x18\x0b \x01(\x04";\n\x0c\x41uditRefusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05times\x18\x03 \x01(\r"b\n\x16ListAuditChunksRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x04"A\n\x17ListAuditChunksResponse\x12&\n\x06\x63hunks\x18\x01 \x03(\x0b\x32\x16.borough.v1.AuditChunk"J\n\nAuditChunk\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x10\n\x08previous\x18\x02 \x01(\x0c\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x0c\n\x04text\x18\x04 \x01(\t*`\n\x0c\x41uditOutcome\x12\x1d\n\x19\x41UDIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41UDIT_OUTCOME_DONE\x10\x01\x12\x19\n\x15\x41UDIT_OUTCOME_REFUSED\x10\x02\x32\xb4\x01\n\x0c\x41uditService\x12H\n\tListAudit\x12\x1c.borough.v1.ListAuditRequest\x1a\x1d.borough.v1.ListAuditResponse\x12Z\n\x0fListAuditChunks\x12".borough.v1.ListAuditChunksRequest\x1a#.borough.v1.ListAuditChunksResponseb\x06proto3'
+    b'\n\x16\x62orough/v1/audit.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\x9d\x01\n\x10ListAuditRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12%\n\x04page\x18\x03 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12\'\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x17.borough.v1.AuditFilter"\x88\x01\n\x0b\x41uditFilter\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0e\n\x06object\x18\x03 \x01(\t\x12)\n\x07outcome\x18\x04 \x01(\x0e\x32\x18.borough.v1.AuditOutcome\x12\x10\n\x08since_ms\x18\x05 \x01(\x03\x12\x10\n\x08until_ms\x18\x06 \x01(\x03"^\n\x11ListAuditResponse\x12&\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x17.borough.v1.AuditedCall\x12\x11\n\tnext_page\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65hind\x18\x03 \x01(\x08"\xe3\x01\n\x0b\x41uditedCall\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04\x66rom\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x0e\n\x06object\x18\x07 \x01(\t\x12\x17\n\x0frevision_before\x18\x08 \x01(\x04\x12\x16\n\x0erevision_after\x18\t \x01(\x04\x12)\n\x07refused\x18\n \x01(\x0b\x32\x18.borough.v1.AuditRefusal\x12\r\n\x05\x63hunk\x18\x0b \x01(\x04";\n\x0c\x41uditRefusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05times\x18\x03 \x01(\r"b\n\x16ListAuditChunksRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x04"Q\n\x17ListAuditChunksResponse\x12&\n\x06\x63hunks\x18\x01 \x03(\x0b\x32\x16.borough.v1.AuditChunk\x12\x0e\n\x06\x62\x65hind\x18\x02 \x01(\x08"J\n\nAuditChunk\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x10\n\x08previous\x18\x02 \x01(\x0c\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x0c\n\x04text\x18\x04 \x01(\t*`\n\x0c\x41uditOutcome\x12\x1d\n\x19\x41UDIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41UDIT_OUTCOME_DONE\x10\x01\x12\x19\n\x15\x41UDIT_OUTCOME_REFUSED\x10\x02\x32\xb4\x01\n\x0c\x41uditService\x12H\n\tListAudit\x12\x1c.borough.v1.ListAuditRequest\x1a\x1d.borough.v1.ListAuditResponse\x12Z\n\x0fListAuditChunks\x12".borough.v1.ListAuditChunksRequest\x1a#.borough.v1.ListAuditChunksResponseb\x06proto3'
 )
 
 _globals = globals()
@@ -29,8 +29,8 @@ _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "borough.v1.audit_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
     DESCRIPTOR._loaded_options = None
-    _globals["_AUDITOUTCOME"]._serialized_start = 992
-    _globals["_AUDITOUTCOME"]._serialized_end = 1088
+    _globals["_AUDITOUTCOME"]._serialized_start = 1008
+    _globals["_AUDITOUTCOME"]._serialized_end = 1104
     _globals["_LISTAUDITREQUEST"]._serialized_start = 64
     _globals["_LISTAUDITREQUEST"]._serialized_end = 221
     _globals["_AUDITFILTER"]._serialized_start = 224
@@ -44,9 +44,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_LISTAUDITCHUNKSREQUEST"]._serialized_start = 749
     _globals["_LISTAUDITCHUNKSREQUEST"]._serialized_end = 847
     _globals["_LISTAUDITCHUNKSRESPONSE"]._serialized_start = 849
-    _globals["_LISTAUDITCHUNKSRESPONSE"]._serialized_end = 914
-    _globals["_AUDITCHUNK"]._serialized_start = 916
-    _globals["_AUDITCHUNK"]._serialized_end = 990
-    _globals["_AUDITSERVICE"]._serialized_start = 1091
-    _globals["_AUDITSERVICE"]._serialized_end = 1271
+    _globals["_LISTAUDITCHUNKSRESPONSE"]._serialized_end = 930
+    _globals["_AUDITCHUNK"]._serialized_start = 932
+    _globals["_AUDITCHUNK"]._serialized_end = 1006
+    _globals["_AUDITSERVICE"]._serialized_start = 1107
+    _globals["_AUDITSERVICE"]._serialized_end = 1287
 # @@protoc_insertion_point(module_scope)

@@ -152,10 +152,14 @@ class ListAuditChunksRequest(_message.Message):
     ) -> None: ...
 
 class ListAuditChunksResponse(_message.Message):
-    __slots__ = ("chunks",)
+    __slots__ = ("chunks", "behind")
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     chunks: _containers.RepeatedCompositeFieldContainer[AuditChunk]
-    def __init__(self, chunks: _Optional[_Iterable[_Union[AuditChunk, _Mapping]]] = ...) -> None: ...
+    behind: bool
+    def __init__(
+        self, chunks: _Optional[_Iterable[_Union[AuditChunk, _Mapping]]] = ..., behind: bool = ...
+    ) -> None: ...
 
 class AuditChunk(_message.Message):
     __slots__ = ("number", "previous", "hash", "text")
