@@ -26,10 +26,6 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub const GRPC_ON_HTTP_PORT: &str =
     "this port answers HTTP; for gRPC, use the other address that the gateway prints when it starts";
 
-/// How an agent begins to say that an attempt has no helper of the wanted name. A gateway tells from it that something
-/// does not exist.
-pub const NO_HELPER: &str = "this attempt has no helper";
-
 /// One connection: bytes in both directions.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 

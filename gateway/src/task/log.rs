@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use borough_proto::connect::NO_HELPER;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use futures::Stream;
@@ -63,7 +62,7 @@ pub(super) async fn log_read(
                 AgentAnswer::Exec(_) | AgentAnswer::Result(_) => continue,
             };
             if !chunk.error.is_empty() {
-                yield Err(error_status(chunk.error));
+                yield Err(refusal_status(chunk.refusal(), chunk.error));
                 return;
             }
             let v1::LogChunk { stream, data, next, gone_bytes, end, times, .. } = chunk;
@@ -77,12 +76,11 @@ pub(super) async fn log_read(
     }))
 }
 
-/// What an agent refuses: something that does not exist, or anything else.
-fn error_status(error: String) -> Status {
-    if error.starts_with(NO_HELPER) {
-        return status_with(Code::NotFound, "HELPER_UNKNOWN", error, Default::default());
+fn refusal_status(refusal: v1::LogRefusal, error: String) -> Status {
+    match refusal {
+        v1::LogRefusal::NoHelper => status_with(Code::NotFound, "HELPER_UNKNOWN", error, Default::default()),
+        v1::LogRefusal::Unspecified => status_refused("LOG_REFUSED", error),
     }
-    status_refused("LOG_REFUSED", error)
 }
 
 /// Cancels the request at the agent when the caller is gone.
@@ -97,17 +95,5 @@ impl Drop for Cancel {
         tokio::spawn(async move {
             session.send(ToAgent::LogCancel(v1::LogCancel { id })).await;
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_helper_that_does_not_exist_is_told_from_a_refusal() {
-        let unknown = error_status(format!("{NO_HELPER} \"nope\": it has none"));
-        assert_eq!(unknown.code(), Code::NotFound);
-        assert_eq!(error_status("the output is gone".to_owned()).code(), Code::FailedPrecondition);
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use borough_model::Name;
 use borough_proto::bounds::{STREAM_MESSAGE_COST, TEXT_BYTES_MAX, text_cut};
-use borough_proto::connect::NO_HELPER;
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
 use borough_shim::log::OutputStream;
@@ -33,11 +32,34 @@ pub(super) async fn logs_serve(
     credit: Credit,
     outbox: mpsc::Sender<v1::AgentMessage>,
 ) {
-    let mut error = serve(state, &request, now_ms, &credit, &outbox).await.err().unwrap_or_default();
+    let served = serve(state, &request, now_ms, &credit, &outbox).await;
+    let (refusal, mut error) = served.err().map(LogFailure::parts).unwrap_or_default();
     text_cut(&mut error, TEXT_BYTES_MAX);
-    let end = v1::LogChunk { id: request.id, end: true, error, ..v1::LogChunk::default() };
+    let refusal = refusal.into();
+    let end = v1::LogChunk { id: request.id, end: true, error, refusal, ..v1::LogChunk::default() };
     // The caller may have gone.
     let _ = outbox.send(answer(super::Answer::LogChunk(end))).await;
+}
+
+/// Why output ends early.
+#[derive(Debug, thiserror::Error)]
+enum LogFailure {
+    /// The caller named something that does not exist.
+    #[error("this attempt has no helper {helper:?}: {has}")]
+    NoHelper { helper: String, has: String },
+    /// It cannot be read now, or nobody waits for it.
+    #[error("{0}")]
+    Unread(String),
+}
+
+impl LogFailure {
+    fn parts(self) -> (v1::LogRefusal, String) {
+        let refusal = match &self {
+            Self::NoHelper { .. } => v1::LogRefusal::NoHelper,
+            Self::Unread(_) => v1::LogRefusal::Unspecified,
+        };
+        (refusal, self.to_string())
+    }
 }
 
 async fn serve(
@@ -46,9 +68,9 @@ async fn serve(
     now_ms: i64,
     credit: &Credit,
     outbox: &mpsc::Sender<v1::AgentMessage>,
-) -> Result<(), String> {
-    let gone = || "the session is over".to_owned();
-    let missing = || "this node keeps no logs of that attempt".to_owned();
+) -> Result<(), LogFailure> {
+    let gone = || LogFailure::Unread("the session is over".to_owned());
+    let missing = || LogFailure::Unread("this node keeps no logs of that attempt".to_owned());
     let id = state.attempt_find(&request.job_id, request.index, request.incarnation).ok_or_else(missing)?;
     let helper = helper_dir(&state, &id, &request.helper)?;
     let path_now = || match &helper {
@@ -82,7 +104,9 @@ async fn serve(
         // Checked before reading, so that output written before the end is still read.
         let over = !request.follow || attempt_over(&state, &id);
         let mut any = false;
-        while let Some((stream, part)) = turns.read(&path_now()).map_err(|error| error.to_string())? {
+        while let Some((stream, part)) =
+            turns.read(&path_now()).map_err(|error| LogFailure::Unread(error.to_string()))?
+        {
             any = true;
             if !credit.take(part.data.len()).await {
                 return Err(gone());
@@ -105,7 +129,7 @@ async fn serve(
 }
 
 /// The directory of a helper's output below that of its attempt; `None` for the command of the task.
-fn helper_dir(state: &StateDir, id: &AttemptId, helper: &str) -> Result<Option<PathBuf>, String> {
+fn helper_dir(state: &StateDir, id: &AttemptId, helper: &str) -> Result<Option<PathBuf>, LogFailure> {
     if helper.is_empty() {
         return Ok(None);
     }
@@ -116,7 +140,7 @@ fn helper_dir(state: &StateDir, id: &AttemptId, helper: &str) -> Result<Option<P
     let names: Vec<&str> = helpers.iter().map(|known| known.name.as_str()).collect();
     let has =
         if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-    Err(format!("{NO_HELPER} {helper:?}: {has}"))
+    Err(LogFailure::NoHelper { helper: helper.to_owned(), has })
 }
 
 fn chunk_of(request: &v1::LogRequest, stream: OutputStream) -> v1::LogChunk {
