@@ -193,3 +193,25 @@ async fn a_changed_set_takes_one_alloc_after_the_other_with_what_is_in_it() {
     stopped(&cell, &["web", "places"]).await;
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_set_is_scaled_as_a_job_and_keeps_what_the_jobs_in_it_take() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("places.yaml", SET).await.prints("1/1 healthy");
+    cell.run("web.yaml", &member("web", 3, SLEEP)).await.prints("3/3 healthy");
+    cell.borough(&["job", "scale", "--yes", "places", "2"]).await.ended(0).prints("2/2 healthy");
+    cell.run("logs.yaml", &member("logs", 1, SLEEP)).await.prints("1/1 healthy");
+    assert_eq!(healthy(&cell, "logs", 1).await.alloc.unwrap().index, 1, "only the new alloc has room");
+    cell.borough(&["job", "scale", "--yes", "places", "1"]).await.ended(4).warns("cpu");
+    assert_eq!(healthy(&cell, "logs", 1).await.incarnation, 1, "a refused change touches nothing");
+    stopped(&cell, &["logs"]).await;
+    cell.borough(&["job", "scale", "--yes", "places", "1"]).await.ended(0).prints("1/1 healthy");
+    assert!(
+        cell.tasks_until("web", "running", |tasks| tasks.len() == 3)
+            .await
+            .iter()
+            .all(|task| task.incarnation == 1)
+    );
+    stopped(&cell, &["web", "places"]).await;
+    cell.finish().await;
+}
