@@ -1688,7 +1688,7 @@ type Explanation struct {
 	// The probe that has not passed since the start of tasks that run and are not healthy, such as
 	// "GET /ready on port http". Empty: the explanation is not about health.
 	Probe string `protobuf:"bytes,16,opt,name=probe,proto3" json:"probe,omitempty"`
-	// Since when the first of these tasks runs: wall time, milliseconds since 1970. 0: `probe` is empty.
+	// Since when the first of these tasks runs: wall time, milliseconds since 1970. 0: `probe` and `helper` are empty.
 	UnhealthySinceMs int64 `protobuf:"varint,17,opt,name=unhealthy_since_ms,json=unhealthySinceMs,proto3" json:"unhealthy_since_ms,omitempty"`
 	// The scheduler would place the tasks now, or once it is their turn.
 	Fits bool `protobuf:"varint,18,opt,name=fits,proto3" json:"fits,omitempty"`
@@ -1697,6 +1697,8 @@ type Explanation struct {
 	Budget string `protobuf:"bytes,19,opt,name=budget,proto3" json:"budget,omitempty"`
 	// The tasks run with other amounts than they are to have: a resize in place was refused.
 	ResizeRefused bool `protobuf:"varint,20,opt,name=resize_refused,json=resizeRefused,proto3" json:"resize_refused,omitempty"`
+	// The helper that runs before or after the command of these tasks. Empty: the explanation is not about helpers.
+	Helper        string `protobuf:"bytes,21,opt,name=helper,proto3" json:"helper,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1869,6 +1871,13 @@ func (x *Explanation) GetResizeRefused() bool {
 		return x.ResizeRefused
 	}
 	return false
+}
+
+func (x *Explanation) GetHelper() string {
+	if x != nil {
+		return x.Helper
+	}
+	return ""
 }
 
 // A task that gives way to one of higher priority, or of a queue below its guarantee.
@@ -3376,7 +3385,7 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x06_index\"~\n" +
 	"\x13ExplainTaskResponse\x12;\n" +
 	"\fexplanations\x18\x01 \x03(\v2\x17.borough.v1.ExplanationR\fexplanations\x12*\n" +
-	"\x06cursor\x18\x02 \x01(\v2\x12.borough.v1.CursorR\x06cursor\"\xa4\x05\n" +
+	"\x06cursor\x18\x02 \x01(\v2\x12.borough.v1.CursorR\x06cursor\"\xbc\x05\n" +
 	"\vExplanation\x12\x18\n" +
 	"\aindexes\x18\x01 \x03(\rR\aindexes\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x14\n" +
@@ -3400,7 +3409,8 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x12unhealthy_since_ms\x18\x11 \x01(\x03R\x10unhealthySinceMs\x12\x12\n" +
 	"\x04fits\x18\x12 \x01(\bR\x04fits\x12\x16\n" +
 	"\x06budget\x18\x13 \x01(\tR\x06budget\x12%\n" +
-	"\x0eresize_refused\x18\x14 \x01(\bR\rresizeRefused\"\x9d\x01\n" +
+	"\x0eresize_refused\x18\x14 \x01(\bR\rresizeRefused\x12\x16\n" +
+	"\x06helper\x18\x15 \x01(\tR\x06helper\"\x9d\x01\n" +
 	"\x06Victim\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +

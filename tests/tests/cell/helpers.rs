@@ -441,3 +441,36 @@ async fn an_attempt_that_fails_before_its_command_and_is_cleared_slowly_begins_a
     cell.borough(&["job", "stop", "slow"]).await.ended(0);
     cell.finish().await;
 }
+
+/// Nobody should have to guess why a command does not run, or why a task is not over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_helper_that_runs_instead_of_the_command_is_what_the_task_waits_for() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let trace = Traced::new(&cell);
+    let helpers = [
+        helper("load", "before", "echo loads; until [ -e $G ]; do sleep 0.05; done", ""),
+        helper("send", "after", "echo sends; until [ -e $G.sent ]; do sleep 0.05; done", ""),
+    ];
+    let file = cell.file("job.yaml", &trace.file("kind: batch\n", "echo main >> $T", &helpers));
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    let explained = async |what: &str| {
+        until(what, || async {
+            let why = cell.borough(&["why", "job"]).await;
+            why.stdout.contains(what).then_some(())
+        })
+        .await;
+        cell.borough(&["task", "status", "job/0"]).await.ended(0).prints(what);
+        cell.borough(&["job", "status", "job"]).await.ended(0).prints(what);
+    };
+    explained("its helper load runs, and its command starts after that").await;
+    let unbegun = cell.borough(&["task", "logs", "job/0", "--helper", "send"]).await.ended(0);
+    assert_eq!(unbegun.stdout, "", "it has not begun");
+    trace.gate_open();
+    explained("its command has ended, and its helper send runs").await;
+    let why = cell.borough(&["why", "job"]).await.ended(0);
+    why.prints("what the helper writes: borough task logs tester/job/0 --helper send");
+    cell.borough(&["task", "logs", "job/0", "--helper", "send"]).await.ended(0).prints("sends");
+    std::fs::write(trace.gate().with_extension("gate.sent"), "").unwrap();
+    cell.tasks_until("job", "over", |tasks| tasks[0].state() == TaskState::Dead).await;
+    cell.finish().await;
+}

@@ -7,6 +7,7 @@ mod budget;
 mod daemon;
 mod drained;
 mod failing;
+mod helper;
 mod lost;
 mod resize;
 mod rows;
@@ -116,6 +117,7 @@ async fn rows_explained(
     let now_ms = cell.clock.wall_ms();
     let mut explanations = found.failing.explained();
     explanations.extend(found.unhealthy.explained());
+    explanations.extend(found.in_helper.explained());
     explanations.extend(found.refused.explained());
     explanations.extend(found.lost.into_values().map(lost::explanation));
     explanations.extend(drained::explained(cell, job, found.drained).await?);

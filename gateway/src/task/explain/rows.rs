@@ -10,6 +10,7 @@ use borough_store::mirror::MirrorState;
 
 use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
+use super::helper::HelperTasks;
 use super::lost::{LostNode, LostTasks};
 use super::resize::RefusedTasks;
 use super::silent::{SilentTasks, UnconnectedTasks, silent_since};
@@ -29,6 +30,8 @@ const AWAY_MAX: usize = 64;
 pub(super) struct RowsFound {
     pub(super) failing: FailingTasks,
     pub(super) unhealthy: UnhealthyTasks,
+    /// Tasks that run a helper instead of their command.
+    pub(super) in_helper: HelperTasks,
     /// Tasks that were not resized in place.
     pub(super) refused: RefusedTasks,
     pub(super) lost: BTreeMap<NodeId, LostTasks>,
@@ -50,7 +53,8 @@ impl RowsFound {
         let drained = self.drained.values().flat_map(|tasks| &tasks.indexes);
         let away = self.away.values().flat_map(|tasks| &tasks.indexes);
         let of_nodes = silent.chain(lost).chain(drained).chain(away).copied();
-        self.failing.indexes().chain(self.unhealthy.indexes()).chain(of_nodes).collect()
+        let of_tasks = self.failing.indexes().chain(self.unhealthy.indexes()).chain(self.in_helper.indexes());
+        of_tasks.chain(of_nodes).collect()
     }
 }
 
@@ -144,7 +148,8 @@ impl RowsFound {
         }
         let name = |id: NodeId| name_of(state.nodes().get(&id).map(AsRef::as_ref), id);
         // Of a task that has failed before and has run for long enough, the probe says most.
-        let is_unhealthy = self.unhealthy_visit(state, facts, row, now_ms);
+        let is_in_helper = self.in_helper.visit(&facts.name, row);
+        let is_unhealthy = !is_in_helper && self.unhealthy_visit(state, facts, row, now_ms);
         let is_rolling = |resize: &&Resize| facts.rolling.is_some_and(|version| resize.version >= version);
         if let Some(resize) = row.resize.as_deref().filter(is_rolling)
             && let Some(refused) = &resize.refused

@@ -189,6 +189,6 @@ async fn unplaced(client: &Client, job: &JobRef, row: &Job) -> Result<Vec<Explan
     let mut explanations = client.task_explain(job, None).await?.explanations;
     explanations.retain(|explanation| pending > 0 || explanation.resize_refused);
     let mut views = ExplanationView::all_of(row, explanations);
-    views.retain(|view| view.failures == 0 && view.probe.is_none() && view.silent_node.is_none());
+    views.retain(|view| view.failures == 0 && !view.is_of_running() && view.silent_node.is_none());
     Ok(views)
 }

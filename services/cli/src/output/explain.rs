@@ -47,7 +47,9 @@ pub(crate) struct ExplanationView {
     pub(crate) budget: Foreign,
     /// The probe that has not passed; null: it is not about the health of tasks that run.
     pub(crate) probe: Option<Foreign>,
-    /// Since when the first of those tasks runs; null without a probe.
+    /// The helper that runs before or after the command of the tasks; null: it is not about helpers.
+    pub(crate) helper: Option<Foreign>,
+    /// Since when the first of those tasks runs; null without a probe and a helper.
     pub(crate) unhealthy_since_ms: Option<i64>,
     /// The rollout that goes on, or has failed; null: it is not about one.
     pub(crate) rollout: Option<RolloutOutput>,
@@ -115,11 +117,19 @@ impl From<v1::Explanation> for ExplanationView {
             fits: explanation.fits,
             budget: explanation.budget.into(),
             probe: Some(Foreign::from(explanation.probe)).filter(|probe| !probe.is_empty()),
+            helper: Some(Foreign::from(explanation.helper)).filter(|helper| !helper.is_empty()),
             unhealthy_since_ms: Some(explanation.unhealthy_since_ms).filter(|&since| since > 0),
             rollout: None,
             surges: false,
             details: explanation.details.into_iter().map(Foreign::from).collect(),
         }
+    }
+}
+
+impl ExplanationView {
+    /// Returns true if it is about tasks that run: their health, or a helper of theirs.
+    pub(crate) fn is_of_running(&self) -> bool {
+        self.probe.is_some() || self.helper.is_some()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The progress of a job while a verb waits for it, as a pure function of its rows.
 
 use borough_client::{SeenJob, ServiceProgress, count_with_surge};
-use borough_proto::v1::{Job, JobKind, JobState, Task, TaskState};
+use borough_proto::v1::helper_status::State;
+use borough_proto::v1::{HelperPhase, HelperStatus, Job, JobKind, JobState, Task, TaskState};
 
 use super::rollout::RolloutSeen;
 use crate::output::{ExitView, nodes_text, ranges, tally, word};
@@ -70,6 +71,14 @@ impl std::ops::DerefMut for KnownJob {
     fn deref_mut(&mut self) -> &mut SeenJob {
         &mut self.seen
     }
+}
+
+/// Returns true if a helper runs instead of the command of a task: before it starts, or after it has ended.
+pub(in crate::command) fn helper_instead(task: &Task) -> bool {
+    let is_instead = |helper: &HelperStatus| {
+        helper.state() == State::Running && matches!(helper.when(), HelperPhase::Before | HelperPhase::After)
+    };
+    task.helpers.iter().any(is_instead)
 }
 
 impl KnownJob {
@@ -171,7 +180,7 @@ impl KnownJob {
     pub(super) fn waits_for_agent(&self, goal: Goal) -> bool {
         let waits = |task: &Task| match task.state() {
             TaskState::Assigned | TaskState::Starting | TaskState::Stopping | TaskState::Releasing => true,
-            TaskState::Running => !SeenJob::is_healthy(task),
+            TaskState::Running => !SeenJob::is_healthy(task) || helper_instead(task),
             _ => false,
         };
         match goal {

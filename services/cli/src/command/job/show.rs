@@ -79,7 +79,7 @@ pub(super) async fn status_view(
     let explanations = ExplanationView::all_of(&job, explanations);
     let (unhealthy, unplaced) = explanations
         .into_iter()
-        .partition(|explanation| explanation.probe.is_some() || explanation.silent_node.is_some());
+        .partition(|explanation| explanation.is_of_running() || explanation.silent_node.is_some());
     Ok(JobStatusView {
         job: job.into(),
         tasks,

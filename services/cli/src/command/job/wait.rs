@@ -396,7 +396,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         // The progress itself says how tasks fail.
         let mut views = ExplanationView::all_of(&known.job, answer.explanations);
         views.retain(|view| view.failures == 0);
-        let (unhealthy, views): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.probe.is_some());
+        let (unhealthy, views): (Vec<_>, Vec<_>) =
+            views.into_iter().partition(ExplanationView::is_of_running);
         self.unhealthy_explain(&unhealthy);
         let (silent, waits): (Vec<_>, Vec<_>) =
             views.into_iter().partition(|view| view.silent_node.is_some());

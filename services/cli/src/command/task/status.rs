@@ -5,6 +5,7 @@ use borough_proto::v1::{Health, PageRequest, TaskState, WatchFilter};
 
 use super::no_such_task;
 use crate::args::WatchArguments;
+use crate::command::job::helper_instead;
 use crate::command::watch::{WatchedView, status_watch};
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, SilentNodeView, TaskStatusView};
@@ -33,13 +34,13 @@ async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, 
     let row = answer.tasks.into_iter().next().ok_or_else(|| no_such_task(task))?;
     let is_pending = row.state() == TaskState::Pending;
     let is_unhealthy = row.state() == TaskState::Running && row.health() != Health::Healthy;
-    let explanations = if is_pending || is_unhealthy {
+    let explanations = if is_pending || is_unhealthy || helper_instead(&row) {
         client.task_explain(&task.job, Some(task.index)).await?.explanations
     } else {
         Vec::new()
     };
     let explanations = explanations.into_iter().map(ExplanationView::from);
-    let (unhealthy, unplaced) = explanations.partition(|explanation| explanation.probe.is_some());
+    let (unhealthy, unplaced) = explanations.partition(ExplanationView::is_of_running);
     // A node that has just been removed leaves the task without one.
     let silent = match row.node.as_str() {
         "" => None,

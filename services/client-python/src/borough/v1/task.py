@@ -344,7 +344,9 @@ class Explanation(Record):
     port http". Empty: the explanation is not about health.
     """
     unhealthy_since_ms: int = 0
-    """Since when the first of these tasks runs: wall time, milliseconds since 1970. 0: `probe` is empty."""
+    """Since when the first of these tasks runs: wall time, milliseconds since 1970. 0: `probe` and `helper` are
+    empty.
+    """
     fits: bool = False
     """The scheduler would place the tasks now, or once it is their turn."""
     budget: str = ""
@@ -353,6 +355,10 @@ class Explanation(Record):
     """
     resize_refused: bool = False
     """The tasks run with other amounts than they are to have: a resize in place was refused."""
+    helper: str = ""
+    """The helper that runs before or after the command of these tasks. Empty: the explanation is not about
+    helpers.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -507,6 +507,7 @@ class Explanation(_message.Message):
         "fits",
         "budget",
         "resize_refused",
+        "helper",
     )
     INDEXES_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -528,6 +529,7 @@ class Explanation(_message.Message):
     FITS_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     RESIZE_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    HELPER_FIELD_NUMBER: _ClassVar[int]
     indexes: _containers.RepeatedScalarFieldContainer[int]
     summary: str
     nodes: int
@@ -548,6 +550,7 @@ class Explanation(_message.Message):
     fits: bool
     budget: str
     resize_refused: bool
+    helper: str
     def __init__(
         self,
         indexes: _Optional[_Iterable[int]] = ...,
@@ -570,6 +573,7 @@ class Explanation(_message.Message):
         fits: bool = ...,
         budget: _Optional[str] = ...,
         resize_refused: bool = ...,
+        helper: _Optional[str] = ...,
     ) -> None: ...
 
 class Victim(_message.Message):
