@@ -2,7 +2,7 @@
 //! of the task ever runs outside it. Standard input is a pipe to the shim: the kernel closes it when the program runs,
 //! or this process writes the reason why it does not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -116,14 +116,20 @@ pub(crate) fn program_execute(
     let search = PathSearch { program, path: environment.get("PATH").map(String::as_str) };
     let refused = error.kind() == io::ErrorKind::PermissionDenied;
     let error = if refused && search.is_missing() { Errno::NOENT.into() } else { error };
-    let hint = match error.kind() {
+    not_executed(program, &search, &error)
+}
+
+/// Why a program was not executed, in words for the job's author.
+fn not_executed(program: &str, search: &PathSearch<'_>, error: &io::Error) -> String {
+    let reason = match error.kind() {
         io::ErrorKind::NotFound if !program.contains('/') => search.described(),
         io::ErrorKind::NotFound if Path::new(program).exists() => {
-            " (it is there; its interpreter is not)".to_owned()
+            "it is there; its interpreter is not".to_owned()
         }
-        _ => String::new(),
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => plain(error),
     };
-    format!("cannot execute {program:?}{hint}: {}", plain(&error))
+    format!("cannot execute {program:?}: {reason}")
 }
 
 /// An error of the system without its number.
@@ -152,17 +158,21 @@ impl PathSearch<'_> {
         !self.program.contains('/') && !self.found().any(|(_, found)| is_file(found))
     }
 
+    /// Why the program was not found. The directories are left out: the environment of a task shows them.
     fn described(&self) -> String {
-        let Some(path) = self.path else { return " in PATH (unset)".to_owned() };
+        if self.path.is_none() {
+            return "the task has no PATH; give the program with its directory".to_owned();
+        }
         let is_closed = |found: &io::Result<fs::Metadata>| {
             found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
         };
-        let closed: Vec<&str> =
+        let closed: BTreeSet<&str> =
             self.found().filter(|(_, found)| is_closed(found)).map(|(directory, _)| directory).collect();
-        if closed.is_empty() {
-            return format!(" in PATH ({path})");
-        }
-        format!(" in PATH ({path}; closed to the task's user: {})", closed.join(", "))
+        let closed = match closed.len() {
+            0 => String::new(),
+            closed => format!("; closed to the task's user: {closed} of them"),
+        };
+        format!("no directory of its PATH has it{closed}")
     }
 }
 
@@ -185,7 +195,7 @@ mod tests {
         let (empty, with_file) = (root.path().join("empty"), root.path().join("file"));
         fs::create_dir(&empty).unwrap();
         fs::create_dir(&with_file).unwrap();
-        assert_eq!(is_missing(&[&empty]), (true, format!(" in PATH ({})", empty.display())));
+        assert_eq!(is_missing(&[&empty]), (true, "no directory of its PATH has it".to_owned()));
         fs::create_dir(empty.join("tool")).unwrap();
         assert!(is_missing(&[&empty]).0, "a directory is no program");
         fs::write(with_file.join("tool"), "").unwrap();
@@ -197,9 +207,24 @@ mod tests {
         assert!(missing);
         // Root may look into any directory.
         if !rustix::process::geteuid().is_root() {
-            let expected = format!("; closed to the task's user: {})", closed.display());
-            assert!(described.ends_with(&expected), "{described}");
+            assert!(described.ends_with("; closed to the task's user: 1 of them"), "{described}");
         }
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    /// The message goes to the task's row and to every answer about it.
+    #[test]
+    fn a_missing_program_is_named_without_the_path_and_the_words_of_the_system() {
+        let environment = BTreeMap::from([("PATH".to_owned(), "/nowhere:/nowhere".to_owned())]);
+        let run = |program: &str, environment: &BTreeMap<String, String>| {
+            let search = PathSearch { program, path: environment.get("PATH").map(String::as_str) };
+            not_executed(program, &search, &Errno::NOENT.into())
+        };
+        let none = "cannot execute \"nosuch\": no directory of its PATH has it";
+        assert_eq!(run("nosuch", &environment), none);
+        let unset = "cannot execute \"nosuch\": the task has no PATH; give the program with its directory";
+        assert_eq!(run("nosuch", &BTreeMap::new()), unset);
+        let file = "cannot execute \"/nowhere/it\": there is no such file";
+        assert_eq!(run("/nowhere/it", &environment), file);
     }
 }
