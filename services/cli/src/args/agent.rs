@@ -17,12 +17,13 @@ use super::task_user::TaskUserArguments;
 /// Arguments of `borough agent`; cell, gateways and token are those of every verb.
 #[derive(Clone, Debug, Args)]
 pub struct AgentArguments {
-    /// The node's name, unique within the cell
+    /// The node's name, unique within the cell; required
+    // Optional to the parser, so that one message has all that is missing, also of the options of every verb.
     #[arg(long, value_name = "NAME")]
-    pub node: Name,
-    /// Keep the agent's state in this directory over restarts
+    pub node: Option<Name>,
+    /// Keep the agent's state in this directory over restarts; required
     #[arg(long, value_name = "DIR")]
-    pub state_dir: PathBuf,
+    pub state_dir: Option<PathBuf>,
     #[command(flatten)]
     pub users: TaskUserArguments,
     /// Offer these TCP ports to tasks, as FIRST-LAST

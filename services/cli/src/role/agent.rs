@@ -1,7 +1,7 @@
 //! `borough agent`: the agent of one node, until a signal ends it. Its tasks keep running.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use borough_agent::{AgentConfig, PressureLimits};
@@ -55,29 +55,45 @@ fn own_certificate(files: Option<&TlsFiles>, cell: &str, node: &Name) -> Result<
     Err(Failure::new(Code::Usage, text).with_hint(hint))
 }
 
-fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
+/// What no agent runs without.
+#[derive(Debug)]
+struct AgentNeeds {
+    cell: String,
+    node: Name,
+    state_dir: PathBuf,
+}
+
+/// Takes what an agent needs. The error names all that is missing.
+fn needs_of(global: &Global, arguments: &AgentArguments) -> Result<AgentNeeds, Failure> {
     // The certificate of a node says which node it is.
     let proves_itself = global.token_file.is_some() || global.tls.tls_cert.is_some();
     let missing = [
+        ("--node NAME", arguments.node.is_none()),
+        ("--state-dir DIR", arguments.state_dir.is_none()),
         ("--gateway HOST:PORT", global.gateway.is_empty()),
         ("--token-file FILE (or --tls-cert FILE)", !proves_itself),
         ("--cell NAME", global.cell.is_none()),
     ];
-    let (Some(cell), true, false) = (&global.cell, proves_itself, global.gateway.is_empty()) else {
-        let missing = missing.into_iter().filter(|(_, lacks)| *lacks).map(|(option, _)| option);
-        let text = format!("an agent also needs {}", missing.collect::<Vec<_>>().join(", "));
-        return Err(Failure::new(Code::Usage, text).with_hint(
-            "`borough node token` makes the file with the node's token; a gateway prints its address when it starts",
-        ));
-    };
-    let cell = cell.clone();
-    own_certificate(global.tls.files().as_ref(), &cell, &arguments.node)?;
+    if let (Some(cell), Some(node), Some(state_dir), true, false) =
+        (&global.cell, &arguments.node, &arguments.state_dir, proves_itself, global.gateway.is_empty())
+    {
+        return Ok(AgentNeeds { cell: cell.clone(), node: node.clone(), state_dir: state_dir.clone() });
+    }
+    let missing = missing.into_iter().filter(|(_, lacks)| *lacks).map(|(option, _)| option);
+    let text = format!("an agent needs {}", missing.collect::<Vec<_>>().join(", "));
+    Err(Failure::new(Code::Usage, text).with_hint(
+        "`borough node token` makes the file with the node's token; a gateway prints its address when it starts",
+    ))
+}
+
+fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
+    let AgentNeeds { cell, node, state_dir } = needs_of(global, &arguments)?;
+    own_certificate(global.tls.files().as_ref(), &cell, &node)?;
     let token = global.token_file.as_deref().map(node_secret_read).transpose()?;
     let connector = crate::connect::connector(global.tls.files())?;
     let task_users = arguments.users.task_users()?;
     let rng = SystemRng::shared();
-    let mut config =
-        AgentConfig::new(cell, arguments.node.as_str(), arguments.state_dir, SystemClock::shared(), rng);
+    let mut config = AgentConfig::new(cell, node.as_str(), state_dir, SystemClock::shared(), rng);
     let address = |gateway: &String| match gateway.split_once("://") {
         None => format!("http://{gateway}"),
         // The connector encrypts what goes there.
