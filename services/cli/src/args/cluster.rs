@@ -94,16 +94,21 @@ pub enum NodeVerb {
         label: Vec<LabelMatch>,
     },
     /// Remove taints from a node
+    #[command(override_usage = "borough node untaint [OPTIONS] <NODE|--label> <TAINT>...")]
     Untaint {
-        /// The node's name
+        /// The node's name; with --label, the first taint
+        #[arg(value_name = "NODE", required = true)]
         node: String,
         #[arg(
-            required = true,
+            required_unless_present = "label",
             value_parser = super::taint::taint_match,
             value_name = "TAINT",
             help = "KEY[=VALUE][:EFFECT]; without VALUE or EFFECT, any of them"
         )]
         taints: Vec<borough_proto::v1::TaintMatch>,
+        /// Instead of NODE: every node with labels or attributes like this; lists them and asks
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
     },
     /// Set and remove labels of a node, which constraints of jobs read like attributes
     #[command(after_help = NODE_LABEL_NOTES, override_usage = "borough node label [OPTIONS] <NODE|--label> <LABEL>...")]

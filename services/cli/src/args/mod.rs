@@ -75,6 +75,7 @@ pub use store::{
 };
 pub(crate) use store_location::EMBEDDED;
 pub use store_location::StoreLocation;
+pub(crate) use taint::taint_match;
 pub use target::{JobTarget, TaskTarget, WhyArguments, WhyTarget};
 pub(crate) use task::signal_names;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};

@@ -85,7 +85,8 @@ impl NodeVerb {
             | Self::Label { node: Some(NameOrChange::Name(node)), .. } => Some(node),
             Self::Taint { .. } | Self::Label { .. } => None,
             Self::Remove { nodes } => only(nodes).map(String::as_str),
-            Self::Status { node, .. } | Self::Untaint { node, .. } | Self::Admit { node, .. } => Some(node),
+            Self::Untaint { node, label, .. } => label.is_empty().then_some(node.as_str()),
+            Self::Status { node, .. } | Self::Admit { node, .. } => Some(node),
         }
     }
 }

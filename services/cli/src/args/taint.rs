@@ -45,7 +45,7 @@ pub(super) fn taint(text: &str) -> Result<v1::Taint, String> {
 }
 
 /// What an `untaint` removes.
-pub(super) fn taint_match(text: &str) -> Result<v1::TaintMatch, String> {
+pub(crate) fn taint_match(text: &str) -> Result<v1::TaintMatch, String> {
     let (key, value, of_effect) = parts(text)?;
     let effect = of_effect.map(effect).transpose()?.unwrap_or(v1::TaintEffect::Unspecified);
     Ok(v1::TaintMatch { key, value, effect: effect.into() })

@@ -1,7 +1,7 @@
 //! Verbs on nodes.
 
 use borough_client::{Client, LabelChange, NodeFilter};
-use borough_proto::v1::{LabelMatch, Node, Taint, WatchFilter};
+use borough_proto::v1::{LabelMatch, Node, Taint, TaintMatch, WatchFilter};
 
 use super::confirm::{Intent, confirm};
 use super::drain::{drain, staying_explained};
@@ -13,6 +13,7 @@ use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::NodeChoice;
 use crate::args::{
     DrainArguments, Global, NameOrChange, NodeStateOrCondition, NodeVerb, WatchArguments, label_change,
+    taint_match,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -73,7 +74,11 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
                 None => return taint_all(global, &client, &label, &taints, printer).await,
             }
         }
-        NodeVerb::Untaint { node, taints } => {
+        NodeVerb::Untaint { node: first, taints, label } if !label.is_empty() => {
+            let taints = taints_of_words(&first, taints)?;
+            return untaint_all(global, &client, &label, &taints, printer).await;
+        }
+        NodeVerb::Untaint { node, taints, .. } => {
             taints_absent(&client, &node, &taints, printer).await?;
             tainted(client.node_untaint(&node, taints).await?, printer)?;
         }
@@ -141,6 +146,28 @@ async fn taint_all(
     let chosen = ChosenNodes::labelled(client, selector).await?;
     let what = NodesChange { verb: "taint", done: "tainted" };
     let set = async |node: &str| Ok(client.node_taint(node, taints.to_vec()).await?);
+    nodes_change(global, client, chosen, what, set, printer).await
+}
+
+/// The taints to remove with `--label`, where every word is one: a bare key looks like the name of a node.
+fn taints_of_words(first: &str, rest: Vec<TaintMatch>) -> Result<Vec<TaintMatch>, Failure> {
+    let first = taint_match(first).map_err(|problem| {
+        Failure::new(Code::Usage, format!("{first:?} {problem}")).with_hint("borough node untaint --help")
+    })?;
+    Ok(std::iter::once(first).chain(rest).collect())
+}
+
+/// Removes taints of every node with some labels or attributes.
+async fn untaint_all(
+    global: &Global,
+    client: &Client,
+    selector: &[LabelMatch],
+    taints: &[TaintMatch],
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let chosen = ChosenNodes::labelled(client, selector).await?;
+    let what = NodesChange { verb: "remove taints of", done: "untainted" };
+    let set = async |node: &str| Ok(client.node_untaint(node, taints.to_vec()).await?);
     nodes_change(global, client, chosen, what, set, printer).await
 }
 
