@@ -206,6 +206,10 @@ impl Raw {
         let location = self.0.referenced;
         let at = position(location);
         conversion.nodes += 1;
+        if let Some((offset, tag)) = tag_find(conversion.text, self.0.defined) {
+            let text = format!("the tag {tag} means nothing in a job file; accepted: the value without it");
+            return Err(Problem::at(Some(Position::of(conversion.text, offset)), text));
+        }
         if depth > DEPTH_MAX {
             return Err(Problem::at(at, format!("more than {DEPTH_MAX} levels")));
         }
@@ -232,6 +236,35 @@ impl Raw {
             }
         };
         Ok(TreeNode { at, value })
+    }
+}
+
+/// Tags that say what a value is anyway.
+const STANDARD_TAGS: [&str; 7] = ["!!str", "!!int", "!!float", "!!bool", "!!null", "!!seq", "!!map"];
+
+/// The tag of a value, if it has one that is not of the standard, and its place. The library drops all of them.
+fn tag_find(text: &str, value: Location) -> Option<(usize, &str)> {
+    let begin = usize::try_from(value.span().byte_offset()?).ok()?;
+    let (mut before, after) = text.split_at_checked(begin)?;
+    let is_standard = |tag: &str| STANDARD_TAGS.contains(&tag);
+    let word_end = |character: char| character.is_whitespace() || ",[]{}".contains(character);
+    if after.starts_with('!') {
+        let tag = after.split(word_end).next().filter(|tag| !is_standard(tag))?;
+        return Some((begin, tag));
+    }
+    loop {
+        before = before.trim_end();
+        let word_begin = before.rfind(word_end).map_or(0, |at| at.saturating_add(1));
+        let (rest, word) = before.split_at_checked(word_begin)?;
+        let line = rest.rsplit('\n').next().unwrap_or_default();
+        if line.contains('#') {
+            return None;
+        }
+        match word.chars().next()? {
+            '&' => before = rest,
+            '!' => return Some((word_begin, word)).filter(|(_, tag)| !is_standard(tag)),
+            _ => return None,
+        }
     }
 }
 
@@ -330,6 +363,27 @@ impl<'de> Visitor<'de> for AnyValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_is_refused_at_its_place_unless_it_says_what_the_value_is_anyway() {
+        for (text, place, tag) in [
+            ("name: !!python/object x\n", "1:7", "!!python/object"),
+            ("name: x\ntask: &t !mine\n  command: [a]\n", "2:10", "!mine"),
+            ("name: x\ntask: {command: [a, !env HOME]}\n", "2:21", "!env"),
+        ] {
+            let problems = yaml_read(text).unwrap_err();
+            let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+            let words = format!("the tag {tag} means nothing in a job file; accepted: the value without it");
+            assert_eq!((problem.at.unwrap().to_string(), &problem.message), (place.to_owned(), &words));
+        }
+        for fine in [
+            "name: !!str x\ncount: !!int 3\n",
+            "name: x # at last !now\ntask:\n  # so !\n  # what !ever\n  command: [a !b, c]\n",
+            "name: a !b\nkind: '!x'\ntask: |\n  !no tag\n  x\n",
+        ] {
+            assert!(yaml_read(fine).is_ok(), "{fine}: {:?}", yaml_read(fine).err());
+        }
+    }
 
     #[test]
     fn what_is_no_yaml_is_refused_with_its_place_in_our_words() {
