@@ -248,7 +248,10 @@ fn tag_find(text: &str, value: Location) -> Option<(usize, &str)> {
     let (mut before, after) = text.split_at_checked(begin)?;
     let is_standard = |tag: &str| STANDARD_TAGS.contains(&tag);
     let word_end = |character: char| character.is_whitespace() || ",[]{}".contains(character);
-    if after.starts_with('!') {
+    // The lines of a block begin with anything.
+    let word_before = before.trim_end().rsplit(char::is_whitespace).next();
+    let is_block = word_before.is_some_and(|word| word.starts_with(['|', '>']));
+    if after.starts_with('!') && !is_block {
         let tag = after.split(word_end).next().filter(|tag| !is_standard(tag))?;
         return Some((begin, tag));
     }
