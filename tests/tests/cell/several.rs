@@ -120,6 +120,11 @@ async fn labels_and_taints_are_set_by_labels_after_a_yes() {
     let nodes = cell.borough(&words).await.ended(0).json();
     assert_eq!((&nodes[0]["name"], &nodes[0]["taints"][0]["key"]), (&json!("alpha-1"), &json!("old")));
     cell.borough(&["node", "taint", "old:no_schedule"]).await.ended(2);
+    // A bare key, which looks like the name of a node.
+    let words = ["--yes", "node", "untaint", "-l", "rack=r7", "old", "-o", "json"];
+    let nodes = cell.borough(&words).await.ended(0).json();
+    assert_eq!((&nodes[0]["name"], &nodes[0]["taints"]), (&json!("alpha-1"), &json!([])));
+    cell.borough(&["node", "untaint", "alpha-1"]).await.ended(2);
     cell.borough(&["--yes", "job", "stop", "-l", "app!=none"]).await.ended(0);
     cell.finish().await;
 }
