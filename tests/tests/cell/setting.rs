@@ -38,7 +38,7 @@ async fn events_say_which_labels_and_settings_were_changed() {
     let events = events.prints("labels: app: shop -> mail, tier: (none) -> db; running");
     let events = events.prints("labels: tier: db -> (none); running");
     let events = events.prints("labels: rack: (none) -> r7; ready");
-    let settings = "changed to revision 2: job_retention_ms: 86400000 -> 43200000, reclaim: false -> true";
+    let settings = "changed to revision 2: job-retention: 1d -> 12h, reclaim: false -> true";
     events.prints(settings);
     // Who asks for a job does not mean the cell.
     let of_job = cell.borough(&["event", "list", "--job", "web"]).await.ended(0);

@@ -66,9 +66,13 @@ fn context_named(mut file: ContextFile, name: &str, source: OptionSource) -> Res
 /// No context has this name.
 pub(crate) fn context_unknown(file: &ContextFile, name: &str) -> Failure {
     let known: Vec<&str> = file.contexts.keys().map(String::as_str).collect();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Failure::new(Code::NotFound, format!("no context {name:?}; known: {known}"))
-        .with_hint("make one: borough context add NAME --gateway HOST:PORT --cell NAME --token-file FILE")
+    if known.is_empty() {
+        return Failure::new(Code::NotFound, format!("no context {name:?}; known: none")).with_hint(
+            "make one: borough context add NAME --gateway HOST:PORT --cell NAME --token-file FILE",
+        );
+    }
+    Failure::new(Code::NotFound, format!("no context {name:?}; known: {}", known.join(", ")))
+        .with_hint("borough context list")
 }
 
 impl ChosenContext {

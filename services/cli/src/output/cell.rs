@@ -1,8 +1,8 @@
 //! Cells.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use borough_model::job::file::duration_text;
 use borough_proto::v1;
 use serde::Serialize;
 
@@ -111,19 +111,19 @@ impl From<v1::CellSettings> for SettingsView {
 impl SettingsView {
     /// How long the cell keeps jobs after their end.
     fn ended_jobs_text(&self) -> String {
-        let time = humantime::format_duration(Duration::from_millis(self.job_retention_ms));
+        let time = duration_text(self.job_retention_ms);
         format!("kept for {time}, {} at most", self.ended_jobs_max)
     }
 
     /// How long the cell keeps entries of the journal.
     fn journal_text(&self) -> String {
-        let time = humantime::format_duration(Duration::from_millis(self.journal_retention_ms));
+        let time = duration_text(self.journal_retention_ms);
         format!("kept for {time}, {} at most", bytes(self.journal_bytes_max))
     }
 
     /// How long the cell keeps the calls of its audit.
     fn audit_text(&self) -> String {
-        format!("kept for {}", humantime::format_duration(Duration::from_millis(self.audit_retention_ms)))
+        format!("kept for {}", duration_text(self.audit_retention_ms))
     }
 
     /// The rules that give new jobs a scheduler; empty if all go to the default one.
@@ -334,7 +334,8 @@ fn joined(texts: &[Foreign]) -> String {
 
 /// For how long tasks are protected after their start; empty if they are not.
 fn fresh_start_text(fresh_start_ms: u64) -> String {
-    let time = Some(Duration::from_millis(fresh_start_ms)).filter(|time| !time.is_zero());
-    time.map(|time| format!("spared from preemption for {}", humantime::format_duration(time)))
-        .unwrap_or_default()
+    match fresh_start_ms {
+        0 => String::new(),
+        ms => format!("spared from preemption for {}", duration_text(ms)),
+    }
 }

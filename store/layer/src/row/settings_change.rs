@@ -1,12 +1,13 @@
 //! Which settings of a cell differ, as its journal tells them to people.
 
+use borough_model::job::file::duration_text;
 use borough_model::journal::ValueChange;
 use borough_model::queue::QueueSpec;
 
 use super::CellMeta;
 
 impl CellMeta {
-    /// The settings that `after` has changed, by the names that `cell status -o json` has.
+    /// The settings that `after` has changed, by the names of the options that set them, without `--`.
     pub(crate) fn settings_changed(&self, after: &Self) -> Vec<ValueChange> {
         let pairs = self.settings().into_iter().zip(after.settings());
         let changed = pairs.filter(|((_, old), (_, new))| old != new);
@@ -47,19 +48,19 @@ impl CellMeta {
         let rules = schedulers.iter().flatten().map(|(work, scheduler)| format!("{work}={scheduler}"));
         vec![
             ("profile", profile.clone()),
-            ("failure_domains", failure_domains.join(",")),
-            ("lost_after_ms", lost_after_ms.to_string()),
-            ("lost_per_minute_max", lost_per_minute_max.to_string()),
-            ("job_retention_ms", job_retention_ms.to_string()),
-            ("journal_retention_ms", journal_retention_ms.to_string()),
-            ("request_retention_ms", request_retention_ms.to_string()),
-            ("audit_retention_ms", self.audit_retention_ms().to_string()),
-            ("journal_bytes_max", self.journal_bytes_max().to_string()),
-            ("ended_jobs_max", self.ended_jobs_max().to_string()),
+            ("failure-domains", failure_domains.join(",")),
+            ("lost-after", duration_text(*lost_after_ms)),
+            ("lost-per-minute", lost_per_minute_max.to_string()),
+            ("job-retention", duration_text(*job_retention_ms)),
+            ("journal-retention", duration_text(*journal_retention_ms)),
+            ("request-retention", duration_text(*request_retention_ms)),
+            ("audit-retention", duration_text(self.audit_retention_ms())),
+            ("journal-bytes", self.journal_bytes_max().to_string()),
+            ("ended-jobs", self.ended_jobs_max().to_string()),
             ("queueing", queueing.clone()),
-            ("queues", queues.iter().map(queue_text).collect::<Vec<_>>().join(" ")),
-            ("schedulers", rules.collect::<Vec<_>>().join(",")),
-            ("fresh_start_ms", fresh_start_ms.unwrap_or_default().to_string()),
+            ("queue", queues.iter().map(queue_text).collect::<Vec<_>>().join(" ")),
+            ("scheduler", rules.collect::<Vec<_>>().join(",")),
+            ("fresh-start", duration_text(fresh_start_ms.unwrap_or_default())),
             ("reclaim", reclaim.unwrap_or_default().to_string()),
         ]
     }
@@ -80,7 +81,8 @@ mod tests {
     #[test]
     fn settings_that_differ_are_named_with_both_values() {
         let before = CellMeta::default();
-        let mut after = CellMeta { revision: 7, reclaim: Some(true), ..before.clone() };
+        let mut after =
+            CellMeta { revision: 7, reclaim: Some(true), fresh_start_ms: Some(90_000), ..before.clone() };
         after.queues = vec![QueueSpec {
             path: "ops".to_owned(),
             weight: 2,
@@ -88,8 +90,8 @@ mod tests {
             limit_per_mille: 125,
         }];
         let texts: Vec<String> = before.settings_changed(&after).iter().map(ToString::to_string).collect();
-        let queues = "queues: (none) -> ops:weight=2,guaranteed=0%,limit=12.5%";
-        assert_eq!(texts, [queues, "reclaim: false -> true"]);
+        let queues = "queue: (none) -> ops:weight=2,guaranteed=0%,limit=12.5%";
+        assert_eq!(texts, [queues, "fresh-start: 0s -> 1m30s", "reclaim: false -> true"]);
         assert!(before.settings_changed(&before).is_empty());
     }
 }

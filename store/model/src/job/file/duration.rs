@@ -13,6 +13,20 @@ pub fn duration_ms(text: &str) -> Result<u64, String> {
     })
 }
 
+/// A duration as people write it, in the largest units: `1m30s`. [`duration_ms`] reads it as the same.
+pub fn duration_text(ms: u64) -> String {
+    let mut rest = ms;
+    let mut text = String::new();
+    for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
+        let number = rest / factor;
+        rest %= factor;
+        if number > 0 {
+            text.push_str(&format!("{number}{unit}"));
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 fn duration(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let bare = text.trim_start_matches(['-', '+', '.']).to_ascii_lowercase();
@@ -101,6 +115,14 @@ mod tests {
     }
 
     #[test]
+    fn the_text_of_a_duration_is_short() {
+        let cases = [(0, "0s"), (250, "250ms"), (90_000, "1m30s"), (86_400_000, "1d"), (43_200_000, "12h")];
+        for (ms, text) in cases {
+            assert_eq!(duration_text(ms), text);
+        }
+    }
+
+    #[test]
     fn what_is_no_duration_says_why() {
         let cases = [
             ("", "is empty"),
@@ -123,6 +145,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_text_means_its_duration(ms: u64) {
+            prop_assert_eq!(duration_ms(&duration_text(ms)), Ok(ms));
+        }
+
         #[test]
         fn no_text_panics(text in ".{0,40}") {
             let _outcome = duration_ms(&text);

@@ -17,7 +17,7 @@ mod tree;
 mod write;
 
 pub use diff::{file_diff, file_value_text};
-pub use duration::duration_ms;
+pub use duration::{duration_ms, duration_text};
 pub use help::{FieldHelp, HelpError, field_help};
 pub(crate) use kind::FieldKind;
 pub use problem::{Position, Problem};
