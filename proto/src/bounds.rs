@@ -215,6 +215,7 @@ mod tests {
             next: Some(v1::LogPosition { file: u64::MAX, offset: u64::MAX }),
             gone_bytes: u64::MAX,
             times: vec![v1::LogTime { at: u32::MAX, ms: i64::MAX }; log_times_max(STREAM_DATA_BYTES_MAX)],
+            refusal: i32::MAX,
         };
         within(&chunk, STREAM_MESSAGE_BYTES_MAX);
         let input = Some(v1::exec_input::Input::Stdin(data()));
