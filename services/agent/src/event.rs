@@ -31,12 +31,20 @@ pub(crate) enum Event {
     /// An action for an attempt has ended.
     Done(AttemptId, OrderDone),
     /// The health of an attempt has changed.
-    Health(AttemptId, v1::Health),
+    Health(AttemptId, ProbedHealth),
     Sampled(BTreeMap<AttemptId, CgroupUsage>),
     /// The machine and the installed packages were read.
     Read(PressureReading, Box<LoadReading>, BTreeSet<String>),
     /// Attempts were moved to these cores.
     Confined(BTreeMap<AttemptId, Vec<u32>>),
+}
+
+/// What the probes of an attempt have come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProbedHealth {
+    pub(crate) health: v1::Health,
+    /// Why the last probe failed, for people; empty: it passed.
+    pub(crate) failure: String,
 }
 
 /// An action for an attempt, and its result.

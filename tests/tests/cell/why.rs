@@ -241,7 +241,7 @@ async fn a_probe_that_never_passes_is_named() {
     cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
     cell.tasks_until("beaten", "failed twice", |tasks| tasks.iter().any(|task| task.failures >= 2)).await;
     let why = cell.borough(&["why", "beaten"]).await.ended(0);
-    why.prints("fails again and again: stopped: its health check failed")
+    why.prints("fails again and again: stopped: its health check failed: port http: Connection refused")
         .prints("  the probe that failed: a TCP connection to port http\n");
     cell.borough(&["job", "stop", "beaten"]).await.ended(0);
     cell.finish().await;

@@ -1,5 +1,7 @@
 //! Interprets exits.
 
+use borough_model::task::StopReason;
+use borough_proto::bounds::text_cut;
 use borough_proto::v1;
 use borough_proto::v1::EndReason;
 
@@ -8,6 +10,8 @@ use crate::attempt::AttemptId;
 
 /// The signal of the kernel's out-of-memory killer.
 const SIGKILL: i32 = 9;
+/// How much of the answer of a probe an exit has.
+const PROBE_FAILURE_BYTES_MAX: usize = 256;
 /// The reason in a record that the agent itself wrote after a reboot.
 pub(crate) const REBOOTED: &str = "its node was rebooted";
 
@@ -21,7 +25,7 @@ pub(super) fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Opt
     } else if record.oom_kills > 0 && record.signal == Some(SIGKILL) && !record.stopped {
         (EndReason::OutOfMemory, record.message.clone())
     } else if record.stopped {
-        (EndReason::Stopped, record.message.clone())
+        (EndReason::Stopped, stopped_text(attempt, &record.message))
     } else if record.signal.is_some() {
         (EndReason::Signaled, record.message.clone())
     } else {
@@ -41,11 +45,36 @@ pub(super) fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Opt
     })
 }
 
+/// Why an attempt was stopped, as far as the agent knows: why the probe of an unhealthy one failed. The cell knows
+/// whether it was stopped for that, and takes another reason instead if it was not.
+fn stopped_text(attempt: &AttemptState, message: &str) -> String {
+    let is_unhealthy = attempt.health == v1::Health::Unhealthy && !attempt.probe_failure.is_empty();
+    if !message.is_empty() || !is_unhealthy {
+        return message.to_owned();
+    }
+    let mut failure = attempt.probe_failure.clone();
+    text_cut(&mut failure, PROBE_FAILURE_BYTES_MAX);
+    StopReason::Unhealthy.text_with(&failure)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     use borough_shim::record::ExitRecord;
+
+    #[test]
+    fn an_unhealthy_attempt_says_why_its_probe_failed() {
+        let id = AttemptId::new("j0000000000000001", 0, 1).unwrap();
+        let message = |attempt: &AttemptState| exit_of(&id, attempt, "n").unwrap().message;
+        let mut attempt = AttemptState { probe_failure: "/ready: 404".to_owned(), ..AttemptState::default() };
+        attempt.record.exit = Some(ExitRecord { stopped: true, ..ExitRecord::default() });
+        assert_eq!(message(&attempt), "", "it became healthy again");
+        attempt.health = v1::Health::Unhealthy;
+        assert_eq!(message(&attempt), "its health check failed: /ready: 404");
+        attempt.probe_failure = "x".repeat(5_000);
+        assert!(message(&attempt).len() < 300, "a probe may answer anything");
+    }
 
     fn reason(exit: ExitRecord) -> (EndReason, v1::Exit) {
         let mut attempt = AttemptState::default();

@@ -44,6 +44,8 @@ pub struct AttemptState {
     pub stop: Option<StopOrder>,
     /// The result of its probes.
     pub health: v1::Health,
+    /// Why the last probe failed, for people; empty: it passed, or an earlier process of the agent saw it.
+    pub probe_failure: String,
     pub usage: Option<v1::Usage>,
     /// The orders to resize it so far.
     pub resize: ResizeRecord,

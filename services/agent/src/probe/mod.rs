@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::Clock;
+use borough_model::job::file::duration_text;
 use borough_proto::v1;
 use tokio::sync::mpsc;
 
 use crate::decide::health::{HEALTHY_AFTER_MS, ProbeHistory, ProbeResult, TaskUptime, next, next_unchecked};
-use crate::event::Event;
+use crate::event::{Event, ProbedHealth};
 use crate::machine::{Machine, ProbeTarget};
 pub(crate) use ask::ask;
 
 /// The time limit of a probe whose spec says 0.
-const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUT_MS: u64 = 1_000;
 
 /// Probes until it is aborted. Reports every change as [`Event::Health`].
 pub(crate) async fn run(
@@ -33,21 +34,25 @@ pub(crate) async fn run(
         ms => ms,
     });
     let mut last_reason = String::new();
-    let timeout = match target.check.timeout_ms {
-        0 => TIMEOUT,
-        ms => Duration::from_millis(ms),
+    let timeout_ms = match target.check.timeout_ms {
+        0 => TIMEOUT_MS,
+        ms => ms,
     };
     loop {
-        let result = match tokio::time::timeout(timeout, machine.ask(&target)).await {
-            Ok(Ok(())) => ProbeResult::Passed,
-            Ok(Err(reason)) => {
+        let answer = match tokio::time::timeout(Duration::from_millis(timeout_ms), machine.ask(&target)).await
+        {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("no answer within {}", duration_text(timeout_ms))),
+        };
+        let (result, failure) = match answer {
+            Ok(()) => (ProbeResult::Passed, String::new()),
+            Err(reason) => {
                 if reason != last_reason {
                     tracing::info!(attempt = %target.id, reason, "probe failed");
-                    last_reason = reason;
+                    last_reason.clone_from(&reason);
                 }
-                ProbeResult::Failed
+                (ProbeResult::Failed, reason)
             }
-            Err(_) => ProbeResult::Failed,
         };
         let since_start =
             clock.monotonic().saturating_sub(since).saturating_add(Duration::from_millis(ran_ms));
@@ -57,7 +62,8 @@ pub(crate) async fn run(
             None => next_unchecked(history, result, uptime),
         };
         if after.health != history.health {
-            let _ = events.send(Event::Health(target.id.clone(), after.health));
+            let probed = ProbedHealth { health: after.health, failure };
+            let _ = events.send(Event::Health(target.id.clone(), probed));
         }
         history = after;
         if target.check.probe.is_none() && history.health == v1::Health::Healthy {

@@ -17,7 +17,7 @@ use crate::decide::load::{LoadReading, MachineLoad, OwnTasks};
 use crate::decide::resize::assignment_resized;
 use crate::decide::{self, AgentState, Desired, Sent, ShimState, report_next};
 use crate::disk::StateLock;
-use crate::event::{Event, OrderDone};
+use crate::event::{Event, OrderDone, ProbedHealth};
 use crate::machine::{Machine, MeasurePlace};
 use crate::outbox::Outbox;
 use crate::serve::Serving;
@@ -123,7 +123,7 @@ impl Agent {
             Event::Changed(id) => self.record_look(&id),
             Event::ShimEnded(id) => self.shim_ended(&id),
             Event::Done(id, done) => self.done(&id, done),
-            Event::Health(id, health) => self.health(&id, health),
+            Event::Health(id, probed) => self.health(&id, probed),
             Event::Sampled(samples) => self.sampled(&samples),
             Event::Confined(moved) => confine::confined(self, moved),
             Event::Read(reading, load, packages) => {
@@ -230,10 +230,12 @@ impl Agent {
         }
     }
 
-    fn health(&mut self, id: &AttemptId, health: v1::Health) {
+    fn health(&mut self, id: &AttemptId, probed: ProbedHealth) {
+        let ProbedHealth { health, failure } = probed;
         let Some(attempt) = self.state.attempts.get_mut(id) else { return };
         if attempt.probed {
             attempt.health = health;
+            attempt.probe_failure = failure;
             // Written only so that a restarted agent need not probe again. If it is lost, the agent probes.
             self.machine.health_write(id, health);
         }

@@ -97,4 +97,17 @@ impl StopReason {
             Self::AllocLeft => "its alloc ends or leaves the node",
         }
     }
+
+    /// The text with what an agent knows besides. [`Self::of_text`] finds the stop in it.
+    pub fn text_with(self, more: &str) -> String {
+        format!("{}: {more}", self.text())
+    }
+
+    /// The stop whose text this is, alone or with more behind it.
+    pub fn of_text(text: &str) -> Option<Self> {
+        let is_of = |stop: &Self| {
+            text.strip_prefix(stop.text()).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+        };
+        Self::ALL.into_iter().find(is_of)
+    }
 }

@@ -128,6 +128,26 @@ fn an_end_is_a_failure_unless_somebody_else_wanted_it() {
     assert!(exit(EndReason::Signaled, None).is_failure() && !exit(EndReason::NodeLost, None).is_failure());
 }
 
+/// An agent knows why a probe failed, and not what an attempt was stopped for.
+#[test]
+fn the_answer_of_a_probe_is_in_the_end_of_what_was_stopped_for_it_and_in_no_other() {
+    let answer = StopReason::Unhealthy.text_with("/ready: 404 Not Found");
+    let ended = |reason: StopReason| {
+        let stop = TaskEvent::StopRequested { reason };
+        let exit = Exit { message: answer.clone(), ..exit(EndReason::Stopped, None) };
+        let rules = rules(JobKind::Service);
+        let exited = TaskEvent::ProcessExited { attempt: attempt(1), exit, released: true, rules };
+        row_from(running(Health::Healthy), &[stop, exited]).exit.unwrap()
+    };
+    let unhealthy = ended(StopReason::Unhealthy);
+    assert_eq!((unhealthy.message.as_str(), unhealthy.stop()), (&*answer, Some(StopReason::Unhealthy)));
+    assert!(unhealthy.is_failure());
+    let drained = ended(StopReason::Drained);
+    assert_eq!(drained.message, StopReason::Drained.text());
+    assert!(!drained.is_failure());
+    assert_eq!(StopReason::of_text("its health check failed badly"), None);
+}
+
 #[test]
 fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
     let crash = |incarnation: u64| TaskEvent::StartFailed {

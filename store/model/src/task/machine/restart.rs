@@ -12,7 +12,7 @@ pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
 impl Exit {
     /// The stop that ended the attempt, by the text that it left.
     pub fn stop(&self) -> Option<StopReason> {
-        StopReason::ALL.into_iter().find(|stop| stop.text() == self.message)
+        StopReason::of_text(&self.message)
     }
 
     /// Returns true if the attempt ended by a fault of the task: not by a stop for another cause, nor with its node.
