@@ -74,25 +74,34 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
                 None => return taint_all(global, &client, &label, &taints, printer).await,
             }
         }
-        NodeVerb::Untaint { node: first, taints, label } if !label.is_empty() => {
-            let taints = taints_of_words(&first, taints)?;
-            return untaint_all(global, &client, &label, &taints, printer).await;
-        }
-        NodeVerb::Untaint { node, taints, .. } => {
+        NodeVerb::Untaint { node, taints, label } if label.is_empty() => {
             taints_absent(&client, &node, &taints, printer).await?;
             tainted(client.node_untaint(&node, taints).await?, printer)?;
+        }
+        NodeVerb::Untaint { node: first, taints, label } => {
+            return untaint_all(global, &client, &label, taints_of_words(&first, taints)?, printer).await;
         }
         NodeVerb::Drain(arguments) => {
             let [node] = arguments.choice.nodes.as_slice() else {
                 return drain_all(global, &client, &arguments, printer).await;
             };
-            let what = format!("{} node {node}", drain_intent(&arguments));
-            confirm(global, &client, Intent::stop(&what), printer)?;
-            let node = drain(&client, node, &arguments, printer).await?;
-            changed(node, printer)?;
+            drain_one(global, &client, node, &arguments, printer).await?;
         }
     }
     Ok(Code::Done)
+}
+
+/// Drains a node after the question.
+async fn drain_one(
+    global: &Global,
+    client: &Client,
+    node: &str,
+    arguments: &DrainArguments,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let what = format!("{} node {node}", drain_intent(arguments));
+    confirm(global, client, Intent::stop(&what), printer)?;
+    changed(drain(client, node, arguments, printer).await?, printer)
 }
 
 /// Forgets a node after the question.
@@ -162,12 +171,12 @@ async fn untaint_all(
     global: &Global,
     client: &Client,
     selector: &[LabelMatch],
-    taints: &[TaintMatch],
+    taints: Vec<TaintMatch>,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let chosen = ChosenNodes::labelled(client, selector).await?;
     let what = NodesChange { verb: "remove taints of", done: "untainted" };
-    let set = async |node: &str| Ok(client.node_untaint(node, taints.to_vec()).await?);
+    let set = async |node: &str| Ok(client.node_untaint(node, taints.clone()).await?);
     nodes_change(global, client, chosen, what, set, printer).await
 }
 
