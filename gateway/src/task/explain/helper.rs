@@ -63,11 +63,11 @@ impl HelperGroup {
     fn explanation(self, helper: &Name) -> v1::Explanation {
         let Self { is_before, indexes, first: (task, since_ms) } = self;
         let is_one = indexes.len() == 1;
-        let headline = match (is_before, is_one) {
-            (true, true) => format!("its helper {helper} runs, and its command starts after that"),
-            (true, false) => format!("their helper {helper} runs, and their command starts after that"),
-            (false, true) => format!("its command has ended, and its helper {helper} runs"),
-            (false, false) => format!("their command has ended, and their helper {helper} runs"),
+        let its = if is_one { "its" } else { "their" };
+        let headline = if is_before {
+            format!("{its} helper {helper} runs, and {its} command starts after that")
+        } else {
+            format!("{its} command has ended, and {its} helper {helper} runs")
         };
         let (whose, at) = (if is_one { "the attempt" } else { "the first attempt" }, moment(since_ms));
         let details = vec![

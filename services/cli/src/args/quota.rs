@@ -24,6 +24,7 @@ pub enum QuotaVerb {
     /// Show how much a user has admitted in each band, and how much the user may
     Status {
         /// The user's name [default: yours]
+        #[arg(id = "of_user", value_name = "USER")]
         user: Option<String>,
     },
     /// Say how much a user may have admitted in a band; what is not named stays
@@ -39,6 +40,8 @@ pub enum QuotaVerb {
 #[derive(Clone, Debug, Args)]
 pub struct QuotaTarget {
     /// The user's name
+    // An id of its own: with that of `--user` the call would be made in the name of this user.
+    #[arg(id = "of_user", value_name = "USER")]
     pub user: String,
     /// batch (priority 100-199), production (200-299) or monitoring (300-399)
     #[arg(long, value_parser = band, value_name = "BAND")]

@@ -27,6 +27,22 @@ fn the_definition_is_consistent() {
     Arguments::command().debug_assert();
 }
 
+/// An argument with the id of a global option sets that option too, for every part of the program.
+#[test]
+fn no_argument_of_a_verb_sets_a_global_option() {
+    fn check(command: &Command, globals: &BTreeSet<String>) {
+        for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+            let id = argument.get_id().as_str();
+            assert!(!globals.contains(id), "{}: {id}", command.get_name());
+        }
+        command.get_subcommands().for_each(|sub| check(sub, globals));
+    }
+    let root = Arguments::command();
+    let globals = root.get_arguments().filter(|argument| argument.is_global_set());
+    let globals = globals.map(|argument| argument.get_id().to_string()).collect();
+    check(&root, &globals);
+}
+
 /// A line of each verb, as the documentation has it.
 const LINES: [&str; 78] = [
     "borough job init",

@@ -100,8 +100,7 @@ impl UsageError<'_> {
                 format!("{verb} has no verb {}{meant}", value_shown(&word))
             }
             ErrorKind::MissingSubcommand => {
-                let known = self.texts(ContextKind::ValidSubcommand);
-                format!("{verb} needs a verb{}", accepted(&known))
+                format!("{verb} needs a verb{}", accepted(&self.verbs()))
             }
             ErrorKind::UnknownArgument if self.terminal_options().is_some() => {
                 format!("{}; a terminal comes by itself", self.unknown())

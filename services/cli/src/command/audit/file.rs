@@ -115,6 +115,10 @@ fn is_plain(path: &Path) -> Result<(), Failure> {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::NotFound {
+        let text = format!("there is no file {}", path.display());
+        return Failure::new(Code::NotFound, text).with_hint("borough audit export --to FILE makes one");
+    }
     Failure::new(Code::Failed, format!("cannot use {}: {}", path.display(), error.kind()))
 }
 
@@ -180,8 +184,9 @@ fn chunk_line(line: &str) -> Option<ChunkLine> {
 
 fn no_chunk(path: &Path, number: u64) -> Failure {
     let text = format!("{}:{number}: no line of an exported audit", path.display());
-    Failure::new(Code::Failed, text)
-        .with_hint("accepted: a file that borough audit export --to FILE has written")
+    // A file of something else is a mistake of the caller. Further down somebody has changed an audit.
+    let code = if number == 1 { Code::Usage } else { Code::Failed };
+    Failure::new(code, text).with_hint("accepted: a file that borough audit export --to FILE has written")
 }
 
 #[cfg(test)]

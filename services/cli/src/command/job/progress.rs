@@ -2,7 +2,7 @@
 
 use borough_client::{SeenJob, ServiceProgress, count_with_surge};
 use borough_proto::v1::helper_status::State;
-use borough_proto::v1::{HelperPhase, HelperStatus, Job, JobKind, JobState, Task, TaskState};
+use borough_proto::v1::{HelperPhase, HelperStatus, Job, JobKind, JobState, StopReason, Task, TaskState};
 
 use super::rollout::RolloutSeen;
 use crate::output::{ExitView, nodes_text, ranges, tally, word};
@@ -212,6 +212,12 @@ impl KnownJob {
             Some(task) if SeenJob::is_dead_for_good(task) => {
                 JobProgress::Lost(format!("task {name}/{index} is dead{}", Self::ended(task)))
             }
+            // Its node is drained, tainted, or no longer matches.
+            Some(task) if task.state() == TaskState::Dead && task.stop() == StopReason::NodeLeft => {
+                JobProgress::Lost(format!(
+                    "task {name}/{index} does not start again: its daemon job no longer serves its node"
+                ))
+            }
             _ => JobProgress::Underway,
         }
     }
@@ -348,7 +354,7 @@ impl KnownJob {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use borough_proto::v1::{EndReason, Exit, Health, StopReason};
+    use borough_proto::v1::{EndReason, Exit, Health};
 
     use super::*;
 
@@ -440,6 +446,18 @@ pub(super) mod tests {
         let stop = StopReason::JobShrunk.into();
         known.task_changed(Task { exit: Some(exit), stop, ..task(0, TaskState::Dead, Health::Unknown) });
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
+    }
+
+    #[test]
+    fn a_daemon_task_whose_node_is_not_served_any_more_is_not_waited_for() {
+        let mut known = service(1);
+        let exit = Exit { reason: EndReason::Stopped.into(), signal: Some(15), ..Exit::default() };
+        let stop = StopReason::NodeLeft.into();
+        known.task_changed(Task { exit: Some(exit), stop, ..task(0, TaskState::Dead, Health::Unknown) });
+        let lost =
+            "task alice/web/0 does not start again: its daemon job no longer serves its node".to_owned();
+        let goal = Goal::Again(NextAttempt { index: 0, after: 4 });
+        assert_eq!(known.progress(goal), JobProgress::Lost(lost));
     }
 
     #[test]

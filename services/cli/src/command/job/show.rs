@@ -68,8 +68,8 @@ pub(super) async fn status_view(
     // The explanation of a job that never starts names the job that it waited for.
     let never_starts = job.state() == JobState::DependencyFailed;
     let pending = counts.pending > 0 || never_starts;
-    // What runs may be unhealthy, or on a node that does not answer.
-    let wanted = pending || counts.running > 0;
+    // What runs may be unhealthy, run a helper first, or be on a node that does not answer.
+    let wanted = pending || counts.running > 0 || counts.starting > 0;
     let is_live = matches!(job.state(), JobState::Running | JobState::Waiting);
     let explanations = if wanted && (is_live || never_starts) {
         client.task_explain(&named, None).await?.explanations

@@ -154,7 +154,7 @@ impl<'a> TransitionDraft<'a> {
     pub(super) fn exit(mut self, mut exit: Exit, rules: &TaskRules) -> Self {
         let message_end = exit.message.floor_char_boundary(EXIT_MESSAGE_BYTES_MAX);
         exit.message.truncate(message_end);
-        // An agent says why the probe of an unhealthy attempt failed. Only the cell knows what the attempt was stopped for.
+        // An agent says why the probe of an unhealthy attempt failed. Only the cell knows what it was stopped for.
         let is_of_other = exit.stop().is_some_and(|stop| self.before.stop != Some(stop));
         if exit.message.is_empty() || is_of_other {
             exit.message = self.before.stop.map(|stop| stop.text().to_owned()).unwrap_or_default();
