@@ -24,7 +24,8 @@ pub(super) struct HelperTasks(BTreeMap<Name, HelperGroup>);
 
 /// The helper that runs instead of the command of a task; `None` if none does.
 fn helper_instead(row: &TaskRow) -> Option<&HelperStatus> {
-    let runs = matches!(row.state, TaskState::Starting | TaskState::Running);
+    // A task whose command has ended is being released, and its helpers after the command run then.
+    let runs = matches!(row.state, TaskState::Starting | TaskState::Running | TaskState::Releasing);
     let is_instead = |helper: &&HelperStatus| {
         helper.state == HelperState::Running
             && matches!(helper.when, HelperPhase::Before | HelperPhase::After)
@@ -112,7 +113,10 @@ mod tests {
         for (index, started_ms) in [(1, 9_000), (4, 2_000)] {
             assert!(tasks.visit("ann/web", &row(index, started_ms, &[("load", Before, Running)])));
         }
-        let over = row(2, 1_000, &[("load", Before, Ended), ("send", After, Running)]);
+        let over = TaskRow {
+            state: TaskState::Releasing,
+            ..row(2, 1_000, &[("load", Before, Ended), ("send", After, Running)])
+        };
         assert!(tasks.visit("ann/web", &over));
         assert!(!tasks.visit("ann/web", &TaskRow { state: TaskState::Stopping, ..over }));
         let explained: Vec<v1::Explanation> = tasks.explained().collect();

@@ -100,7 +100,9 @@ impl UsageError<'_> {
                 format!("{verb} has no verb {}{meant}", value_shown(&word))
             }
             ErrorKind::MissingSubcommand => {
-                format!("{verb} needs a verb{}", accepted(&self.verbs()))
+                let known = self.texts(ContextKind::ValidSubcommand);
+                let known: Vec<String> = known.into_iter().filter(|name| !name.starts_with("__")).collect();
+                format!("{verb} needs a verb{}", accepted(&known))
             }
             ErrorKind::UnknownArgument if self.terminal_options().is_some() => {
                 format!("{}; a terminal comes by itself", self.unknown())

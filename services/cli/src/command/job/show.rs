@@ -69,7 +69,8 @@ pub(super) async fn status_view(
     let never_starts = job.state() == JobState::DependencyFailed;
     let pending = counts.pending > 0 || never_starts;
     // What runs may be unhealthy, run a helper first, or be on a node that does not answer.
-    let wanted = pending || counts.running > 0 || counts.starting > 0;
+    let lives = [counts.starting, counts.running, counts.releasing].iter().any(|count| *count > 0);
+    let wanted = pending || lives;
     let is_live = matches!(job.state(), JobState::Running | JobState::Waiting);
     let explanations = if wanted && (is_live || never_starts) {
         client.task_explain(&named, None).await?.explanations
