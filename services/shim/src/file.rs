@@ -162,6 +162,12 @@ pub fn json_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Opti
     }
 }
 
+/// An error of the system in words, without its number.
+pub fn error_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use borough_proto::v1;
 use borough_proto::v1::health_check::Probe;
 use borough_shim::exec::ExecMode;
+use borough_shim::file::error_text;
 use http_body_util::Empty;
 use hyper::Request;
 use hyper::body::Bytes;
@@ -57,7 +58,7 @@ async fn connect(target: &ProbeTarget, port: &str) -> Result<TcpStream, String> 
     let number = target.ports.iter().find(|have| have.name == port).map(|have| have.number);
     let number = number.and_then(|number| u16::try_from(number).ok());
     let number = number.ok_or_else(|| format!("the task has no port {port:?}"))?;
-    let failed = |error: std::io::Error| format!("port {port}: {}", plain(&error));
+    let failed = |error: std::io::Error| format!("port {port}: {}", error_text(&error));
     let stream = TcpStream::connect((target.host.as_str(), number)).await.map_err(failed)?;
     // The process that answers must be the task: an answer of another server means nothing.
     match answers(target, stream.peer_addr().map_err(failed)?).await? {
@@ -65,12 +66,6 @@ async fn connect(target: &ProbeTarget, port: &str) -> Result<TcpStream, String> 
         Listeners::Other(other) => Err(other_text(other)),
         Listeners::Nobody => Err(format!("port {port} is answered, but no process of this machine listens")),
     }
-}
-
-/// An error of the system without its number.
-fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 async fn http_ask(target: &ProbeTarget, probe: &v1::HttpProbe) -> Result<(), String> {

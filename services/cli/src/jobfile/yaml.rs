@@ -259,11 +259,10 @@ fn tag_find(text: &str, value: Location) -> Option<(usize, &str)> {
         before = before.trim_end();
         let word_begin = before.rfind(word_end).map_or(0, |at| at.saturating_add(1));
         let (rest, word) = before.split_at_checked(word_begin)?;
-        let line = rest.rsplit('\n').next().unwrap_or_default();
-        if line.contains('#') {
-            return None;
-        }
+        // The words of a comment mean nothing. Few values have such a word before them, so few lines are searched.
+        let is_comment = || rest.rsplit('\n').next().is_some_and(|line| line.contains('#'));
         match word.chars().next()? {
+            '&' | '!' if is_comment() => return None,
             '&' => before = rest,
             '!' => return Some((word_begin, word)).filter(|(_, tag)| !is_standard(tag)),
             _ => return None,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid, umask};
 
 use super::helper::EXIT_VARIABLES;
-use crate::file::json_read;
+use crate::file::{error_text, json_read};
 use crate::spec::{HelperCommand, SPEC_FILE, Spec};
 use crate::user::TaskUser;
 
@@ -110,7 +110,7 @@ pub(crate) fn program_execute(
     // The process that started the agent may have left files open that an execution does not close.
     close_fds::set_fds_cloexec(FIRST_OWN_FILE, &[]);
     if let Err(error) = std::env::set_current_dir(directory) {
-        return format!("cannot use the working directory {}: {}", directory.display(), plain(&error));
+        return format!("cannot use the working directory {}: {}", directory.display(), error_text(&error));
     }
     let error = Command::new(program).args(arguments).env_clear().envs(environment).exec();
     let search = PathSearch { program, path: environment.get("PATH").map(String::as_str) };
@@ -127,15 +127,9 @@ fn not_executed(program: &str, search: &PathSearch<'_>, error: &io::Error) -> St
             "it is there; its interpreter is not".to_owned()
         }
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        _ => plain(error),
+        _ => error_text(error),
     };
     format!("cannot execute {program:?}: {reason}")
-}
-
-/// An error of the system without its number.
-fn plain(error: &io::Error) -> String {
-    let error = error.to_string();
-    error.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 /// The search for a program without a slash.

@@ -89,7 +89,13 @@ impl AuditFile {
     /// Checks a file as it is.
     pub(super) fn read(path: &Path, looked_for: Option<AuditHash>) -> Result<Self, Failure> {
         is_plain(path)?;
-        let file = File::open(path).map_err(|error| unusable(path, &error))?;
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let text = format!("there is no file {}", path.display());
+                Failure::new(Code::NotFound, text).with_hint("borough audit export --to FILE makes one")
+            }
+            _ => unusable(path, &error),
+        })?;
         let chain = chain_read(path, BufReader::new(&file), looked_for)?;
         Ok(Self { path: path.to_owned(), file, chain })
     }
@@ -115,10 +121,6 @@ fn is_plain(path: &Path) -> Result<(), Failure> {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::NotFound {
-        let text = format!("there is no file {}", path.display());
-        return Failure::new(Code::NotFound, text).with_hint("borough audit export --to FILE makes one");
-    }
     Failure::new(Code::Failed, format!("cannot use {}: {}", path.display(), error.kind()))
 }
 
