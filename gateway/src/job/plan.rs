@@ -8,8 +8,7 @@ use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, Rollout, change_class,
-    fields_fixed, member_check, member_fits, runs_alike, set_counts, set_holds, spec_diff,
-    spec_with_scheduler,
+    fields_fixed, member_check, member_fits, runs_alike, set_change_check, spec_diff, spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutBegin, RolloutRules};
 use borough_model::{FieldError, JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
@@ -293,10 +292,8 @@ fn alloc_checked(state: &MirrorState, spec: &JobSpec) -> Result<(), FieldError> 
     };
     if let Some(row) = live.filter(|row| row.alloc_members().is_some()) {
         let members: Vec<JobSpec> = alive(row).into_iter().map(|(_, member)| member).collect();
-        if spec.count < row.owner_count() {
-            set_counts(spec, spec.count, &members)?;
-        }
-        return members.iter().try_for_each(|member| set_holds(spec, member));
+        let before = with_spec(row);
+        return before.map_or(Ok(()), |(_, before)| set_change_check(&before, spec, &members));
     }
     let name = spec.alloc_set.as_ref();
     let set = name.and_then(|name| state.job_by_name(&spec.user, name)).filter(|row| !is_over(row));

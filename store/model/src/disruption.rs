@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::id::{Incarnation, TaskId};
-use crate::job::{JobKind, JobRow, JobSpec, RolloutState, UpdateSpec};
+use crate::job::{JobKind, JobRow, JobSpec, JobState, RolloutState, UpdateSpec};
 use crate::task::{TaskRow, TaskState};
 
 /// The most tasks of a job of which a transaction reads all rows before it ends healthy attempts. For a larger job that
@@ -80,6 +80,16 @@ impl DisruptionBudget {
         let daemon = row.rollout.as_deref().filter(|_| spec.kind == JobKind::Daemon);
         let daemon_since_ms = daemon.map(|rollout| rollout.begun_ms);
         Self { cause, count, surge, away_max, is_unbounded, surge_wanted, rolling, daemon_since_ms }
+    }
+
+    /// The budget of a job in an alloc set for moves of its allocs; `None`: no bound holds. Nothing can stand in for a
+    /// task that goes where its alloc goes, so the job bears at least one that is away.
+    pub fn in_alloc(spec: &JobSpec, row: &JobRow) -> Option<Self> {
+        let is_bound = row.state == JobState::Running && spec.kind != JobKind::Batch;
+        is_bound.then(|| {
+            let of = Self::of(spec, row, DisruptionCause::Move);
+            Self { away_max: of.away_max.max(1), surge_wanted: 0, ..of }
+        })
     }
 
     /// What a task with a row is for the budget. A task of the owner has an index below the count.

@@ -1,6 +1,7 @@
 //! Says how much of a job's disruption budget is used, and by which tasks: what a drain may wait for.
 
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause, TaskPresence};
+use borough_model::job::JobRow;
 use borough_model::{JobId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
@@ -21,15 +22,31 @@ pub(super) fn budget_report(state: &MirrorState, job: JobId, now_ms: i64) -> Opt
     let row = state.jobs().get(&job)?;
     let spec = state.spec_of(row)?;
     let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
-    let used = state.budget_use(row, &budget, now_ms);
+    let mut report = report_of(state, row, &budget, now_ms);
+    for member in row.alloc_members().unwrap_or_default() {
+        let Some(member) = state.jobs().get(member) else { continue };
+        let budget = state.spec_of(member).and_then(|spec| DisruptionBudget::in_alloc(&spec, member));
+        let Some(budget) = budget else { continue };
+        let of_member = report_of(state, member, &budget, now_ms);
+        if !of_member.is_left {
+            // An alloc leaves with what is in it, so it waits for this job as well.
+            let name = format!("{}/{}", member.user, member.name);
+            report.text.push_str(&format!("; of job {name} in it, {}", of_member.text));
+            report.is_left = false;
+        }
+    }
+    Some(report)
+}
+
+fn report_of(state: &MirrorState, row: &JobRow, budget: &DisruptionBudget, now_ms: i64) -> BudgetReport {
+    let used = state.budget_use(row, budget, now_ms);
     // Its use ends where nothing is left: people want all of it.
     let away: Vec<&TaskRow> = if budget.needs_healthy() {
-        state.job_tasks(job).map(|row| &**row).filter(|task| is_away(&budget, task, now_ms)).collect()
+        state.job_tasks(row.id).map(|row| &**row).filter(|task| is_away(budget, task, now_ms)).collect()
     } else {
-        state.away_tasks(job).filter(|task| is_away(&budget, task, now_ms)).collect()
+        state.away_tasks(row.id).filter(|task| is_away(budget, task, now_ms)).collect()
     };
-    let is_left = used.left(&budget) > 0;
-    Some(BudgetReport { text: text(&budget, &used, &away), is_left })
+    BudgetReport { text: text(budget, &used, &away), is_left: used.left(budget) > 0 }
 }
 
 fn is_away(budget: &DisruptionBudget, task: &TaskRow, now_ms: i64) -> bool {
@@ -77,12 +94,54 @@ fn why(task: &TaskRow) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use borough_model::job::{JobKind, JobRow, JobState, UpdateSpec, job_new};
-    use borough_model::{Delta, Incarnation, RequestId, TaskId};
+    use borough_model::job::{JobAlloc, JobKind, JobState, UpdateSpec, job_new};
+    use borough_model::task::Health;
+    use borough_model::{Delta, Incarnation, JobSpec, RequestId, TaskId};
     use borough_store::journal::Listed;
     use borough_testkit::job_spec;
 
     use super::*;
+
+    /// Adds a running job whose tasks are in these states, and those that run of this health.
+    fn add(state: &mut MirrorState, row: &JobRow, spec: &JobSpec, states: &[TaskState], running: Health) {
+        state.list(Listed::Row(Box::new(Delta::Job { row: row.clone().into(), spec: None })));
+        let (job, version) = (row.id, row.spec_version);
+        state.list(Listed::Spec { job, version, spec: Box::new(spec.clone()) });
+        for (index, is) in (0..).zip(states) {
+            let id = TaskId { job, index };
+            let incarnation = Incarnation(1);
+            let health = if *is == TaskState::Running { running } else { Health::Unknown };
+            let task = TaskRow { state: *is, revision: 1, incarnation, health, ..TaskRow::never_placed(id) };
+            state.list(Listed::Row(Box::new(Delta::Task { row: task })));
+        }
+    }
+
+    #[test]
+    fn allocs_wait_for_the_jobs_in_them_and_the_report_names_these() {
+        let (set, member) = (JobId(1), JobId(2));
+        let row = |job, spec: &JobSpec, alloc| JobRow {
+            count: 2,
+            state: JobState::Running,
+            alloc: Some(Box::new(alloc)),
+            ..job_new(job, spec, RequestId(1), 0)
+        };
+        let spec = job_spec("ada", "places", JobKind::AllocSet);
+        let set_row = row(set, &spec, JobAlloc::Set { members: vec![member] });
+        let member_spec = job_spec("ada", "web", JobKind::Service);
+        let member_row = row(member, &member_spec, JobAlloc::Member { set });
+        let said = |inside: &[TaskState]| {
+            let mut state = MirrorState::default();
+            add(&mut state, &set_row, &spec, &[TaskState::Running; 2], Health::Healthy);
+            add(&mut state, &member_row, &member_spec, inside, Health::Healthy);
+            budget_report(&state, set, 0).unwrap()
+        };
+        let whole = said(&[TaskState::Running; 2]);
+        assert_eq!((whole.text.as_str(), whole.is_left), ("0 of 2 tasks are away, and 1 may be", true));
+        let waits = said(&[TaskState::Starting, TaskState::Running]);
+        let expected = "0 of 2 tasks are away, and 1 may be; of job ada/web in it, 1 of 2 tasks is away, and 1 may be: \
+                        task 0 starts";
+        assert_eq!((waits.text.as_str(), waits.is_left), (expected, false));
+    }
 
     #[test]
     fn a_budget_is_said_with_the_tasks_that_use_it() {
@@ -93,15 +152,7 @@ mod tests {
         let row = JobRow { count: 8, state: JobState::Running, ..row };
         let said = |states: &[TaskState]| {
             let mut state = MirrorState::default();
-            state.list(Listed::Row(Box::new(Delta::Job { row: row.clone().into(), spec: None })));
-            let version = row.spec_version;
-            state.list(Listed::Spec { job, version, spec: Box::new(spec.clone()) });
-            for (index, is) in (0..).zip(states) {
-                let id = TaskId { job, index };
-                let incarnation = Incarnation(1);
-                let task = TaskRow { state: *is, revision: 1, incarnation, ..TaskRow::never_placed(id) };
-                state.list(Listed::Row(Box::new(Delta::Task { row: task })));
-            }
+            add(&mut state, &row, &spec, states, Health::Unknown);
             budget_report(&state, job, 0).unwrap()
         };
         let report = |text: &str, is_left| BudgetReport { text: text.to_owned(), is_left };

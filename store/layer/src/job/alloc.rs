@@ -2,7 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::job::{
-    JobEvent, JobRow, JobSpec, JobState, member_check, member_fits, set_counts, set_holds, set_stop_refused,
+    JobEvent, JobRow, JobSpec, JobState, member_check, member_fits, set_change_check, set_stop_refused,
 };
 use borough_model::{FieldError, JobId};
 
@@ -87,14 +87,16 @@ pub(crate) async fn set_count_check(
     spec: &JobSpec,
     count: u32,
 ) -> StoreResult<()> {
-    if count >= set.owner_count() {
+    if set.alloc_members().is_none() || count >= set.owner_count() {
         return Ok(());
     }
-    set_counts(spec, count, &members_specs(tx, space, set).await?).map_err(refused)
+    let before = spec.in_force(set);
+    let after = JobSpec { count, ..before.clone() };
+    set_change_check(&before, &after, &members_specs(tx, space, set).await?).map_err(refused)
 }
 
-/// Checks the next spec of a running job. Of a set: whether its allocs can still hold the tasks of each job in it. Of a
-/// job in a set: whether they can hold its own.
+/// Checks the next spec of a running job. Of a set: whether its allocs can still hold the jobs in it. Of a job in a
+/// set: whether they can hold its own tasks.
 pub(crate) async fn alloc_change_check(
     tx: &Transaction,
     space: &CellSpace,
@@ -105,9 +107,9 @@ pub(crate) async fn alloc_change_check(
         let Some(set) = keys::read(tx, space, &JobRowKey { job }).await? else { return Ok(()) };
         return member_fits(spec, &job_spec_in_force(tx, space, &set).await?).map_err(refused);
     }
-    let members = members_specs(tx, space, row).await?;
-    if spec.count < row.owner_count() {
-        set_counts(spec, spec.count, &members).map_err(refused)?;
+    if row.alloc_members().is_none() {
+        return Ok(());
     }
-    members.iter().try_for_each(|member| set_holds(spec, member)).map_err(refused)
+    let before = job_spec_in_force(tx, space, row).await?.in_force(row);
+    set_change_check(&before, spec, &members_specs(tx, space, row).await?).map_err(refused)
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
-use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause, attempts_within};
-use borough_model::job::{JobKind, JobRow, JobState};
+use borough_model::disruption::{BudgetUse, DisruptionBudget, attempts_within};
+use borough_model::job::JobRow;
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{Incarnation, JobId, TaskId};
 
@@ -43,13 +43,7 @@ pub(crate) async fn allocs_leaving(
     for row in members_alive(tx, changes.space(), set).await? {
         let spec = job_spec_in_force(tx, changes.space(), &row).await?;
         let rows = job_tasks_read(tx, changes.space(), row.id).await?;
-        let is_bound = row.state == JobState::Running && spec.kind != JobKind::Batch;
-        let budget = is_bound.then(|| {
-            let mut budget = DisruptionBudget::of(&spec, &row, DisruptionCause::Move);
-            // Nothing can stand in for a task that goes where its alloc goes.
-            (budget.away_max, budget.surge_wanted) = (budget.away_max.max(1), 0);
-            budget
-        });
+        let budget = DisruptionBudget::in_alloc(&spec, &row);
         members.push(LeavingMember { row, rows, budget, leaving: Vec::new() });
     }
     let mut leaving = AllocsLeaving::default();

@@ -124,8 +124,15 @@ pub fn member_fits(member: &JobSpec, set: &JobSpec) -> Result<(), FieldError> {
     Err(FieldError { path, value, accepted })
 }
 
-/// Refuses other amounts for the allocs of a set that could not hold a job that is in it.
-pub fn set_holds(set: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {
+/// Refuses a change of an alloc set that takes room from the jobs in it. Each alloc must hold each of their tasks.
+/// Where all allocs together come to hold less, it must be enough for all tasks. `before` and `after` have the counts
+/// in force; `members` are the specs in force of the jobs in it.
+pub fn set_change_check(before: &JobSpec, after: &JobSpec, members: &[JobSpec]) -> Result<(), FieldError> {
+    members.iter().try_for_each(|member| each_alloc_holds(after, member))?;
+    all_allocs_hold(before, after, members)
+}
+
+fn each_alloc_holds(set: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {
     let Some((index, _)) = member_lacks(member, set) else { return Ok(()) };
     let (path, value) = ("task.resources".to_owned(), set.task.resources.to_string());
     let asked = member.resources_for(index);
@@ -134,25 +141,33 @@ pub fn set_holds(set: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {
     Err(FieldError { path, value, accepted })
 }
 
-/// Refuses so few allocs of a set that all together hold less than the jobs in it take. `members` are their specs in
-/// force.
-pub fn set_counts(set: &JobSpec, count: u32, members: &[JobSpec]) -> Result<(), FieldError> {
+fn all_allocs_hold(before: &JobSpec, after: &JobSpec, members: &[JobSpec]) -> Result<(), FieldError> {
+    let held = |set: &JobSpec| resources_multiply(&set.task.resources, set.count);
     // Amounts beyond all bounds hold everything.
-    let Ok(held) = resources_multiply(&set.task.resources, count) else { return Ok(()) };
+    let Ok(left) = held(after) else { return Ok(()) };
+    let shrinks = held(before).map(|held| shortfall(&held, &left));
+    let shrinks = |short: &Shortfall| {
+        shrinks.as_ref().map_or(true, |all| all.iter().any(|lost| lost.dimension == short.dimension))
+    };
     let tasks =
         members.iter().flat_map(|member| (0..member.count).map(|index| member.alloc_resources_for(index)));
     let needed = tasks.fold(Resources::default(), |sum, one| resources_add(&sum, &one).unwrap_or(sum));
-    let lacking = shortfall(&needed, &held);
-    let has_tasks = members.iter().any(|member| member.count > 0);
-    if lacking.is_empty() && !(has_tasks && count == 0) {
+    let is_short = shortfall(&needed, &left).iter().any(shrinks);
+    let has_no_place = after.count == 0 && before.count > 0 && members.iter().any(|member| member.count > 0);
+    if !is_short && !has_no_place {
         return Ok(());
     }
+    let (path, value) = if after.count < before.count {
+        ("count", after.count.to_string())
+    } else {
+        ("task.resources", after.task.resources.to_string())
+    };
     let names = members.iter().map(|member| format!("{}/{}", member.user, member.name)).collect::<Vec<_>>();
     let accepted = format!(
         "allocs that hold what the jobs in them take, {needed}; scale or stop one of these first: {}",
         names.join(", ")
     );
-    Err(FieldError { path: "count".to_owned(), value: count.to_string(), accepted })
+    Err(FieldError { path: path.to_owned(), value, accepted })
 }
 
 /// Why an alloc set with these jobs in it does not end.

@@ -23,7 +23,7 @@ mod validate;
 mod work;
 
 pub use alloc::{
-    ALLOC_COMMAND, JobAlloc, MEMBER_TASKS_MAX, MEMBERS_MAX, member_check, member_fits, set_counts, set_holds,
+    ALLOC_COMMAND, JobAlloc, MEMBER_TASKS_MAX, MEMBERS_MAX, member_check, member_fits, set_change_check,
     set_stop_refused,
 };
 pub use daemon::DaemonCounts;

@@ -49,6 +49,11 @@ impl ResizeSignal {
     pub const NAMES: [(&'static str, Self); 4] =
         [("SIGHUP", Self::Hup), ("SIGUSR1", Self::Usr1), ("SIGUSR2", Self::Usr2), ("SIGWINCH", Self::Winch)];
 
+    /// Its name in job files.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(_, signal)| *signal == self).map_or("", |(name, _)| name)
+    }
+
     /// Its number on Linux.
     pub fn number(self) -> i32 {
         match self {

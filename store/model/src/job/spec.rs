@@ -269,15 +269,15 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[field(kind = TextLine { most: 512 }, example = "the shop's front page", change = Metadata, status)]
     pub description: Option<String>,
-    /// How long `job run` and `job scale` wait while no further task of a service becomes healthy. Then they report a
-    /// failure. The job goes on.
+    /// How long a rollout waits while no further task of a service becomes healthy. Then it fails. `job run` and `job
+    /// scale` wait as long for a job without one, and then report a failure. The job goes on.
     #[n(30)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[field(
         file = "progress_deadline",
         kind = Delay::of(1_000, 24 * DELAY_MS_MAX),
-        value = "how long `job run` waits while no further task of a service becomes healthy, 1s to 24h. Then it reports \
-                 a failure, and the job goes on",
+        value = "how long a rollout or `job run` waits while no further task of a service becomes healthy, 1s to 24h. Then \
+                 the rollout fails; without one, `job run` reports a failure, and the job goes on",
         default = "10m",
         example = "2m",
         change = Metadata

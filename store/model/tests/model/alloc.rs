@@ -3,7 +3,7 @@
 use borough_model::id::JobId;
 use borough_model::job::{
     ChangeClass, JobAlloc, JobEvent, JobKind, JobRow, JobSpec, JobState, MEMBERS_MAX, change_class,
-    fields_fixed, job_new, job_transition, member_check, set_counts, set_holds, set_stop_refused,
+    fields_fixed, job_new, job_transition, member_check, set_change_check, set_stop_refused,
 };
 use borough_model::resize::{SpecResize, resize_prevented};
 use borough_model::{RequestId, Resources};
@@ -100,23 +100,46 @@ fn a_set_takes_what_fits_an_empty_alloc_and_runs() {
 #[test]
 fn a_set_keeps_what_the_jobs_in_it_need_and_ends_after_them() {
     let ((row, spec), member) = (set(), file_spec(&member_file()).unwrap());
-    assert!(set_counts(&spec, spec.count, std::slice::from_ref(&member)).is_ok());
-    let none = set_counts(&spec, 0, std::slice::from_ref(&member)).unwrap_err();
+    let one = std::slice::from_ref(&member);
+    let count = |count| JobSpec { count, ..spec.clone() };
+    assert!(set_change_check(&spec, &spec, one).is_ok());
+    let none = set_change_check(&spec, &count(0), one).unwrap_err();
     assert_eq!((none.path.as_str(), none.value.as_str()), ("count", "0"));
     assert!(none.accepted.ends_with("scale or stop one of these first: ada/web"), "{none:?}");
-    let mut many = member.clone();
-    many.count = 1_000;
-    assert!(set_counts(&spec, spec.count, &[member.clone(), many]).is_err(), "more than all allocs hold");
-    assert!(set_counts(&spec, 0, &[]).is_ok());
-    let mut smaller = spec;
-    smaller.task.resources.memory_bytes = 64 * MIB;
-    assert!(set_holds(&smaller, &member).is_ok(), "as much as its task takes");
-    smaller.task.resources.memory_bytes -= 1;
-    assert!(set_holds(&smaller, &member).unwrap_err().accepted.contains("ada/web/0"));
+    assert!(set_change_check(&spec, &count(0), &[]).is_ok());
+    let amounts = |bytes: u64| {
+        let mut smaller = spec.clone();
+        smaller.task.resources.memory_bytes = bytes;
+        smaller
+    };
+    assert!(set_change_check(&spec, &amounts(64 * MIB), one).is_ok(), "as much as its task takes");
+    let too_small = set_change_check(&spec, &amounts(64 * MIB - 1), one).unwrap_err();
+    assert!(too_small.accepted.contains("ada/web/0"), "{too_small:?}");
     assert_eq!(set_stop_refused(&row, []), None);
     let job = job_new(JobId(8), &member, RequestId(2), 0);
     let reason = set_stop_refused(&row, [&job]).unwrap();
     assert!(reason.ends_with("Stop it first: borough job stop ada/web"), "{reason}");
+}
+
+/// Each of its allocs holds each task. Together they do not hold all of them.
+#[test]
+fn a_set_with_smaller_allocs_still_holds_all_that_is_in_it() {
+    let (_, spec) = set();
+    let mut member = file_spec(&member_file()).unwrap();
+    member.count = spec.count;
+    let two = [member.clone(), member];
+    let mut before = spec;
+    before.task.resources.memory_bytes = 128 * MIB;
+    let mut after = before.clone();
+    after.task.resources.memory_bytes = 127 * MIB;
+    let refused = set_change_check(&before, &after, &two).unwrap_err();
+    assert_eq!(refused.path, "task.resources");
+    assert!(refused.value.contains("127MiB"), "{refused:?}");
+    // What shrinks in one dimension and is short in another takes nothing away: its tasks wait as they did.
+    let short = JobSpec { task: after.task.clone(), ..after.clone() };
+    let mut less_cpu = short.clone();
+    less_cpu.task.resources.cpu_millis += 100;
+    assert_eq!(set_change_check(&short, &less_cpu, &two), Ok(()));
 }
 
 #[test]

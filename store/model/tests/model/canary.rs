@@ -1,6 +1,9 @@
 //! What a rollout runs beside the tasks of the owner: canaries, which try the version first, and what surges.
 
-use borough_model::job::{CanaryHealth, JobKind, JobSpec, Rollout, RolloutFailure, UpdateSpec, count_check};
+use borough_model::job::{
+    CanaryHealth, JobKind, JobSpec, ResizeMode, ResizeSignal, Rollout, RolloutFailure, UpdateSpec,
+    count_check,
+};
 use borough_model::rollout::RolloutStep;
 use borough_model::task::{TaskRow, TaskState};
 
@@ -147,4 +150,13 @@ fn what_surges_must_fit_the_job_and_lets_none_be_away() {
     assert_eq!(counts.map(|count| share.surge(count)), [0, 1, 1, 2, 3], "rounded up");
     assert_eq!(counts.map(|count| surge.surge(count)), [0, 1, 2, 2, 2], "no more than there are");
     assert_eq!(counts.map(|count| none.unavailable(count, 0)), [1; 5], "also if the quota has had no room");
+}
+
+#[test]
+fn a_job_that_restarts_for_other_amounts_asks_for_no_signal() {
+    let with =
+        |resize| UpdateSpec { resize, resize_signal: Some(ResizeSignal::Hup), ..UpdateSpec::default() };
+    assert_eq!(refused(3, with(ResizeMode::InPlace), &|_| ()), "");
+    let why = refused(3, with(ResizeMode::Restart), &|_| ());
+    assert!(why.starts_with("update.resize_signal: none beside `resize: restart`"), "{why}");
 }

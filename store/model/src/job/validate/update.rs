@@ -3,7 +3,7 @@
 use super::COUNT_MAX;
 use super::gang::{count_sources, gang_sources};
 use crate::field_error::FieldErrors;
-use crate::job::{JobKind, JobSpec, UpdateSpec};
+use crate::job::{JobKind, JobSpec, ResizeMode, ResizeSignal, UpdateSpec};
 
 pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
     let Some(update) = spec.update else { return };
@@ -14,6 +14,12 @@ pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &
         &format!("{path}.auto_promote"),
         true,
         "`false`, or `true` with `canaries` of 1 or more: without one, nothing waits for a promotion",
+    );
+    fields.related(&["update.resize"]).require(
+        update.resize_signal.is_none() || update.resize == ResizeMode::InPlace,
+        &format!("{path}.resize_signal"),
+        update.resize_signal.map_or("", ResizeSignal::name),
+        "none beside `resize: restart`: a task that begins again is not resized in place, so nothing would send it",
     );
     fields.related(&own).require(
         surges || update.unavailable_max != Some(0),
