@@ -15,6 +15,7 @@ pub mod fault;
 pub mod health;
 pub mod http;
 pub mod job;
+pub mod member;
 pub mod merged;
 pub mod name;
 pub mod node;

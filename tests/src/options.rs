@@ -76,6 +76,12 @@ impl Options {
         Self { nodes, ..self }
     }
 
+    /// Sets the cells; the first is that of the client.
+    #[must_use]
+    pub fn cells(self, cells: &[&str]) -> Self {
+        Self { cells: cells.iter().map(|name| (*name).to_owned()).collect(), ..self }
+    }
+
     /// Sets the tolerance of silence, in milliseconds.
     #[must_use]
     pub fn lost_after_ms(self, lost_after_ms: u64) -> Self {

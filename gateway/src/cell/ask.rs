@@ -69,6 +69,9 @@ macro_rules! object {
     ($request:ident, cell) => {
         format!("cell/{}", $request.name)
     };
+    ($request:ident, member) => {
+        format!("member/{}", $request.member)
+    };
     ($request:ident, $kind:ident) => {
         format!("{}/{}/{}", stringify!($kind), $request.user, $request.name)
     };
@@ -171,6 +174,12 @@ methods! {
     "MergeService/GetMergedService" = GetMergedServiceRequest: SEE, cell, |request| &request.user;
     "MergeService/SetMergedService" = SetMergedServiceRequest: CHANGE, cell, |request| &request.user, service;
     "MergeService/RemoveMergedService" = RemoveMergedServiceRequest: CHANGE, cell, |request| &request.user, service;
+
+    "MemberService/ListMembers" = ListMembersRequest: READ, cell, nobody;
+    "MemberService/GetMember" = GetMemberRequest: READ, cell, nobody, member;
+    "MemberService/JoinMember" = JoinMemberRequest: ADMINISTER, cell, nobody, member;
+    "MemberService/ChangeMember" = ChangeMemberRequest: ADMINISTER, cell, nobody, member;
+    "MemberService/RemoveMember" = RemoveMemberRequest: ADMINISTER, cell, nobody, member;
 
     "QuotaService/ListQuotas" = ListQuotasRequest: SEE, cell, |request| &request.user;
     "QuotaService/GetQuota" = GetQuotaRequest: SEE, cell, |request| &request.user;

@@ -233,6 +233,8 @@ pub(crate) fn names_of(state: &MirrorState, entry: &JournalEntry) -> EntryNames 
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }
             | Delta::Gang { .. }
+            | Delta::Member { .. }
+            | Delta::MemberRemoved { .. }
             | Delta::CellSettings { .. } => {}
         }
     }

@@ -17,6 +17,7 @@ use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::audit_service_server::AuditServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
+use borough_proto::v1::member_service_server::MemberServiceServer;
 use borough_proto::v1::merge_service_server::MergeServiceServer;
 use borough_proto::v1::name_service_server::NameServiceServer;
 use borough_proto::v1::node_service_server::NodeServiceServer;
@@ -49,6 +50,7 @@ use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, conne
 use crate::health::{HealthSource, ProcessHealth};
 use crate::http::HttpServer;
 use crate::job::JobServer;
+use crate::member::MemberServer;
 use crate::merged::MergeServer;
 use crate::name::NameServer;
 use crate::node::NodeServer;
@@ -370,6 +372,7 @@ impl Servers {
             .add_service(bounded!(CellServiceServer::new(CellServer::new(cells()))))
             .add_service(bounded!(NameServiceServer::new(NameServer::new(cells()))))
             .add_service(bounded!(MergeServiceServer::new(MergeServer::new(cells()))))
+            .add_service(bounded!(MemberServiceServer::new(MemberServer::new(cells()))))
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(AuditServiceServer::new(AuditServer::new(cells()))))

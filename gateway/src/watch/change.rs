@@ -175,7 +175,7 @@ impl WatchScope {
             Delta::MergedService { row } => self.merged_wanted(&row.user),
             Delta::MergedServiceRemoved { user, .. } => self.merged_wanted(user),
             // Who asks for some objects or kinds does not mean the cell.
-            Delta::CellSettings { .. } => self.is_all(),
+            Delta::CellSettings { .. } | Delta::Member { .. } | Delta::MemberRemoved { .. } => self.is_all(),
         }
     }
 }

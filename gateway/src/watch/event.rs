@@ -2,6 +2,7 @@
 
 use borough_model::job::{JobOutcome, JobState, Rollout, RolloutState};
 use borough_model::journal::ValueChange;
+use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
@@ -69,6 +70,8 @@ pub(super) fn sentence(
         Delta::MergedServiceRemoved { user, name, .. } => {
             (format!("service {user}/{name}"), "removed".to_owned())
         }
+        Delta::Member { row } => (format!("member {}", row.cell), member_text(row)),
+        Delta::MemberRemoved { cell, .. } => (format!("member {cell}"), "left the federation".to_owned()),
         Delta::CellSettings { revision } => {
             ("cell settings".to_owned(), format!("changed to revision {revision}"))
         }
@@ -84,6 +87,18 @@ fn merged_text(row: &MergedServiceRow) -> String {
     let selector: Vec<String> = row.selector.iter().map(ToString::to_string).collect();
     let shares = row.shares.iter().map(|(job, share)| format!("; {job} gets {share} per cent"));
     format!("of jobs with {}{}", selector.join(","), shares.collect::<String>())
+}
+
+/// Where a member cell is reached, and whether it gets new work.
+fn member_text(row: &MemberRow) -> String {
+    let labels = row.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
+    let cordoned = if row.cordoned { ", cordoned" } else { "" };
+    let verb = if row.revision <= 1 { "joined" } else { "changed" };
+    format!(
+        "{verb}: at {}{cordoned}{}{labels}",
+        row.gateways.join(", "),
+        if labels.is_empty() { "" } else { ";" }
+    )
 }
 
 /// A sentence with the labels or settings that its entry has changed.

@@ -6,14 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency, TransactionOption};
+use borough_kv::{Database, Idempotency};
 use borough_model::NodeId;
 use borough_model::node::NodeState;
 use borough_store::cell::{CellMeta, cell_meta_read};
-use borough_store::lease::{
-    HeldLease, LeaseAcquired, LeaseClaim, LeaseObserver, LeaseWriter, lease_acquire, lease_read,
-    lease_release, lease_renew,
-};
+use borough_store::lease::{HeldLease, LeaseObserver, LeaseSeat, LeaseWriter};
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState, MirrorSubscription};
 use borough_store::node::DeclaredLost;
 use borough_store::{StoreError, StoreResult, error_chain};
@@ -90,7 +87,7 @@ impl Controller {
             let observe = || LeaseObserver::new(self.config.tick.saturating_mul(3));
             let mut observer = observe();
             loop {
-                match self.lease(&mut observer).await {
+                match self.seat().claim(&mut observer).await {
                     Ok(Some(lease)) => {
                         tracing::info!(cell = %self.config.space, epoch = lease.epoch, "leads the cell");
                         let ended = self.term(lease).await;
@@ -122,43 +119,20 @@ impl Controller {
         }
     }
 
-    async fn lease(&self, observer: &mut LeaseObserver) -> StoreResult<Option<HeldLease>> {
-        let space = &self.config.space;
-        let state = self.db.run("lease_read", Idempotency::ReadOnly, |tx, _| async move {
-            lease_read(&tx, space, ROLE, 0).await
-        });
-        let state = state.await?;
-        let claim = LeaseClaim {
-            role: ROLE.to_owned(),
-            shard: 0,
+    fn seat(&self) -> LeaseSeat {
+        LeaseSeat {
+            db: self.db.clone(),
+            space: self.config.space.clone(),
+            role: ROLE,
             holder: self.config.holder.clone(),
-            duration_ms: self.config.lease_ms,
+            lease_ms: self.config.lease_ms,
             generation: self.config.generation,
-            expired: observer.observe(self.clock.monotonic(), state),
-        };
-        let claim = &claim;
-        let acquired = self.db.run("lease_acquire", Idempotency::Natural, |tx, _| async move {
-            lease_acquire(&tx, space, claim).await
-        });
-        Ok(match acquired.await? {
-            LeaseAcquired::Held(held) => Some(held),
-            LeaseAcquired::Taken(_) => None,
-        })
+            clock: Arc::clone(&self.clock),
+        }
     }
 
     async fn release(&self) {
-        let space = &self.config.space;
-        let holder = &self.config.holder;
-        let released = self.db.run("lease_release", Idempotency::Natural, |tx, _| async move {
-            let state = lease_read(&tx, space, ROLE, 0).await?;
-            if state.row.holder != *holder {
-                return Ok(());
-            }
-            let held =
-                HeldLease { role: ROLE.to_owned(), shard: 0, holder: holder.clone(), epoch: state.row.epoch };
-            lease_release(&tx, space, &held).await
-        });
-        if let Err(error) = released.await {
+        if let Err(error) = self.seat().release().await {
             tracing::warn!(error = %error_chain(&error), "the controller's lease was not given back; it will expire");
         }
     }
@@ -326,18 +300,12 @@ impl Controller {
 
     async fn lease_keep(&self, term: &mut LeaderTerm) -> StoreResult<()> {
         let now = self.clock.monotonic();
-        let due = Duration::from_millis(self.config.lease_ms / 3);
-        if now.saturating_sub(term.renewed_at) < due {
+        let seat = self.seat();
+        if now.saturating_sub(term.renewed_at) < seat.renewal() {
             return Ok(());
         }
         term.beat = term.beat.saturating_add(1);
-        let (space, lease, beat) = (&self.config.space, &term.executor.writer.lease, term.beat);
-        let renewed = self.db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
-            // A new opening of the store voids every lease, so nothing is lost with a heartbeat.
-            tx.set_option(TransactionOption::FlushLater)?;
-            lease_renew(&tx, space, lease, beat).await
-        });
-        renewed.await?;
+        seat.renew(&term.executor.writer.lease, term.beat).await?;
         term.renewed_at = now;
         Ok(())
     }

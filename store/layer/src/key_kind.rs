@@ -89,6 +89,11 @@ kinds! {
     /// A merged service.
     MergedService = 52, "merged_service";
 
+    /// A member cell of a federation.
+    Member = 53, "member";
+    /// What was last seen of a member cell.
+    MemberSeen = 54, "member_seen";
+
     /// A part of a journal entry.
     Journal = 60, "journal";
     /// The stamp of the last entry; watched.

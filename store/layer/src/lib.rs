@@ -29,6 +29,7 @@ pub mod journal;
 mod key_kind;
 pub mod keys;
 pub mod lease;
+pub mod member;
 pub mod merged;
 pub mod mirror;
 pub mod name;

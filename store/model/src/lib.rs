@@ -19,6 +19,7 @@ mod field_error;
 pub mod id;
 pub mod job;
 pub mod journal;
+pub mod member;
 pub mod merged;
 pub mod node;
 pub mod queue;
@@ -30,7 +31,7 @@ pub mod task;
 mod unread;
 
 pub use field_error::FieldError;
-pub use id::{GangId, Incarnation, JobId, MergedServiceId, Name, NodeId, RequestId, TaskId};
+pub use id::{GangId, Incarnation, JobId, MemberId, MergedServiceId, Name, NodeId, RequestId, TaskId};
 pub use job::{JobRow, JobSpec};
 pub use journal::{Delta, JournalEntry};
 pub use node::{NodeAlloc, NodeRow};

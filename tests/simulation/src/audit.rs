@@ -229,7 +229,9 @@ impl Auditor {
             Delta::NodeLoad { .. }
             | Delta::CellSettings { .. }
             | Delta::MergedService { .. }
-            | Delta::MergedServiceRemoved { .. } => {}
+            | Delta::MergedServiceRemoved { .. }
+            | Delta::Member { .. }
+            | Delta::MemberRemoved { .. } => {}
         }
     }
 

@@ -78,6 +78,8 @@ impl Snapshot {
             | Delta::EndpointWithdrawn { .. }
             | Delta::MergedService { .. }
             | Delta::MergedServiceRemoved { .. }
+            | Delta::Member { .. }
+            | Delta::MemberRemoved { .. }
             | Delta::Gang { .. } => DeltaApplied::Ignored,
         }
     }

@@ -8,6 +8,9 @@ use clap::{Args, Subcommand};
 
 use super::JobTarget;
 use super::list::{ListArguments, NodeStateOrCondition, WatchArguments, label_match, node_state};
+use super::member::{
+    JOIN_NOTES, LEAVE_NOTES, MemberAddress, MemberJoin, MemberLabelArguments, MemberList, MemberTarget,
+};
 use super::merged::{SERVICE_NOTES, ServiceSet, ServiceTarget};
 use super::number::{delay, time_within, timeout, whole};
 
@@ -202,6 +205,22 @@ pub enum CellVerb {
         #[command(flatten)]
         settings: Box<CellSet>,
     },
+    /// Add a cell to a federation
+    #[command(after_help = JOIN_NOTES)]
+    Join(MemberJoin),
+    /// Take a cell out of a federation
+    #[command(after_help = LEAVE_NOTES)]
+    Leave(MemberTarget),
+    /// Give a cell no new work from the federation
+    Cordon(MemberTarget),
+    /// Give a cell new work from the federation again
+    Uncordon(MemberTarget),
+    /// Say at which gateways the federation reaches a cell
+    RenameEndpoint(MemberAddress),
+    /// Set and remove labels of a cell in the federation
+    Label(MemberLabelArguments),
+    /// List the cells of a federation, each with what it has last reported
+    Members(MemberList),
 }
 
 /// How `cell set --scheduler` reads its rules.

@@ -14,6 +14,7 @@ mod job;
 mod label;
 mod list;
 mod log;
+mod member;
 mod merged;
 mod named;
 mod names;
@@ -61,6 +62,10 @@ pub use list::{
 };
 pub(crate) use list::{job_state_names, node_state_names, task_state_names, task_states_apart};
 pub use log::{AttemptChoice, LogShowArguments};
+pub use member::{
+    FederationArguments, FederationHome, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
+    MemberTarget,
+};
 pub(crate) use merged::shares_changed;
 pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
 pub(crate) use named::NamedTarget;
@@ -303,6 +308,9 @@ pub enum Verb {
     /// Run a controller; one leads a cell, the others wait
     #[command(after_help = TOKEN_FILE_NEEDED)]
     Controller(ControllerArguments),
+    /// Run a federation process, which looks at the member cells; one leads, the others wait
+    #[command(after_help = "Also give --token-file with the operator's token, and --cells with the home")]
+    Federation(FederationArguments),
     /// Run a name service, which shows the endpoints of jobs to load balancers: DNS, HTTP and xDS
     Names(NamesArguments),
     /// Evaluate a job file in a bounded process. The program calls itself with this

@@ -1,10 +1,11 @@
-//! `cell list`, `cell status` and `cell set`.
+//! The verbs on cells.
 
 use std::time::Duration;
 
 use borough_proto::v1;
 
 use super::list::list_page;
+use super::member::{self, Cordon};
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{CellSet, CellVerb, Global, ListArguments};
 use crate::connect;
@@ -40,6 +41,13 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
             let cell = changed.map_err(|error| Failure::from(error).with_fields_as(&OPTIONS))?;
             printer.one(&CellOutput::from(cell), CellOutput::text)?;
         }
+        CellVerb::Join(join) => return member::join(global, join, printer).await,
+        CellVerb::Leave(target) => return member::leave(global, &target, printer).await,
+        CellVerb::Cordon(target) => return member::cordon(global, &target, Cordon::Set, printer).await,
+        CellVerb::Uncordon(target) => return member::cordon(global, &target, Cordon::Lifted, printer).await,
+        CellVerb::RenameEndpoint(address) => return member::rename_endpoint(global, address, printer).await,
+        CellVerb::Label(labels) => return member::label(global, labels, printer).await,
+        CellVerb::Members(list) => return member::members(global, list, printer).await,
     }
     Ok(Code::Done)
 }

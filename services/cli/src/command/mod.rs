@@ -13,6 +13,7 @@ mod event_log;
 mod explain;
 mod job;
 mod list;
+mod member;
 mod merged;
 mod name;
 mod node;
@@ -73,6 +74,7 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Gateway(arguments) => role::serve::gateway(global, arguments, printer),
         Verb::Scheduler(arguments) => role::serve::scheduler(global, arguments, printer),
         Verb::Controller(arguments) => role::serve::controller(global, arguments, printer),
+        Verb::Federation(arguments) => role::serve::federation(global, arguments, printer),
         Verb::Names(arguments) => role::names::run(&arguments, printer),
         Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
             .map(|()| Code::Done)

@@ -19,6 +19,7 @@ mod helper;
 mod job;
 mod list;
 mod log;
+mod member;
 mod merged;
 mod name;
 mod node;
@@ -52,6 +53,7 @@ pub(crate) use job::{
 };
 pub(crate) use list::ListOutput;
 pub(crate) use log::{LogLines, LogOutput, LogStyle};
+pub(crate) use member::MemberView;
 pub(crate) use merged::{MergedServiceView, MergedStatusView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};

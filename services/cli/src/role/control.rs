@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
+use borough_federation::{Federation, FederationConfig, FederationMetrics, MemberClients};
 use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
@@ -89,6 +90,17 @@ pub(crate) struct Roles {
     pub lease_ms: u64,
     /// Whether this process may lead the controllers.
     pub controller: bool,
+    /// The federation that it may lead.
+    pub federation: Option<FederationRole>,
+}
+
+/// A federation that this process may lead.
+pub(crate) struct FederationRole {
+    /// The cell that is its home.
+    pub home: Name,
+    /// How it reaches its member cells.
+    pub clients: Arc<dyn MemberClients>,
+    pub metrics: FederationMetrics,
 }
 
 impl Roles {
@@ -103,6 +115,7 @@ impl Roles {
             served: Vec::new(),
             lease_ms: LEASE_MS,
             controller: false,
+            federation: None,
         }
     }
 }
@@ -152,6 +165,7 @@ impl Control {
         workers_metrics.register(&mut registry);
         let garbage = GarbageMetrics::default();
         garbage.register(&mut registry);
+        config.roles.federation.iter().for_each(|led| led.metrics.register(&mut registry));
         let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
         let (mut connections, mut mirrors, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         let mut followed = Vec::new();
@@ -178,7 +192,8 @@ impl Control {
             for place in roles.schedulers.clone() {
                 workers.tasks.push(of_cell.worker(place, roles.shards, workers_metrics.clone()));
             }
-            if !roles.controller && roles.grpc.is_none() {
+            let led = roles.federation.as_ref().filter(|federation| federation.home == *cell);
+            if !roles.controller && roles.grpc.is_none() && led.is_none() {
                 continue;
             }
             let mirror = of_cell.mirror();
@@ -187,6 +202,7 @@ impl Control {
             if roles.controller {
                 tasks.push(of_cell.controller(&mirror, meta.lost_after_ms, &garbage));
             }
+            tasks.extend(led.map(|federation| of_cell.federation(&mirror, federation)));
             if roles.grpc.is_some() {
                 connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
             }
@@ -381,6 +397,20 @@ impl CellRoles<'_> {
         let (clock, rng) = (self.clock(), Arc::clone(self.rng));
         let controller = Controller::new(config, self.db.clone(), mirror.clone(), clock, rng);
         tokio::spawn(controller.run(self.cancelled.clone()))
+    }
+
+    fn federation(&self, mirror: &MirrorHandle, led: &FederationRole) -> JoinHandle<()> {
+        let config = FederationConfig {
+            space: self.space.clone(),
+            holder: format!("federation-{:016x}", self.rng.next_u64()),
+            lease_ms: self.roles.lease_ms,
+            generation: self.generation,
+            metrics: led.metrics.clone(),
+        };
+        let (clock, rng) = (self.clock(), Arc::clone(self.rng));
+        let clients = Arc::clone(&led.clients);
+        let federation = Federation::new(config, self.db.clone(), mirror.clone(), clients, clock, rng);
+        tokio::spawn(federation.run(self.cancelled.clone()))
     }
 
     fn worker(&self, place: u32, shards: u32, metrics: WorkerMetrics) -> JoinHandle<()> {

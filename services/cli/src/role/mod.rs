@@ -6,6 +6,7 @@ pub(crate) mod authority;
 mod control;
 pub(crate) mod descriptors;
 pub(crate) mod dev;
+mod federation;
 pub(crate) mod issuer;
 mod log;
 pub(crate) mod names;

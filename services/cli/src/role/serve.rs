@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use borough_federation::FederationMetrics;
 use borough_gateway::{ConnectionLimits, GatewayTls};
 use borough_kv::Database;
 use borough_kv::env::{SystemClock, SystemRng};
@@ -14,16 +15,19 @@ use borough_store::cell::CellMeta;
 use borough_store::error_chain;
 use prometheus_client::registry::Registry;
 
-use super::control::{Control, ControlConfig, Roles, ToleranceScope};
+use super::control::{Control, ControlConfig, FederationRole, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
+use super::federation::CredentialDirectory;
 use super::issuer::issuers_read;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::{
-    ConnectionArguments, ControllerArguments, GatewayArguments, Global, SchedulerArguments, StoreArguments,
+    ConnectionArguments, ControllerArguments, FederationArguments, GatewayArguments, Global,
+    SchedulerArguments, StoreArguments,
 };
+use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
@@ -71,6 +75,36 @@ pub(crate) fn controller(
 ) -> Result<Code, Failure> {
     let roles = Roles { controller: true, ..Roles::none(arguments.http_listen) };
     run("controller", global, &arguments.store, RoleProcess::http_only(roles), printer)
+}
+
+/// Runs a federation process until a signal ends it. It leads, or stands by.
+pub(crate) fn federation(
+    global: &Global,
+    arguments: FederationArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let [home] = arguments.store.cells.as_slice() else {
+        let cells = arguments.store.cells.len();
+        let text = format!("--cells names {cells} cells; accepted: one, the home of the federation");
+        return Err(Failure::new(Code::Usage, text));
+    };
+    let clients = CredentialDirectory {
+        directory: arguments.credentials,
+        fallback: None,
+        connector: connect::connector(global.tls.files())?,
+        rng: SystemRng::shared(),
+    };
+    if !clients.directory.is_dir() {
+        let text = format!("--credentials: {} is no directory", clients.directory.display());
+        return Err(Failure::new(Code::Usage, text));
+    }
+    let federation = FederationRole {
+        home: home.clone(),
+        clients: Arc::new(clients),
+        metrics: FederationMetrics::default(),
+    };
+    let roles = Roles { federation: Some(federation), ..Roles::none(arguments.http_listen) };
+    run("federation", global, &arguments.store, RoleProcess::http_only(roles), printer)
 }
 
 /// How a role gets its certificate.

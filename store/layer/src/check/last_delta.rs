@@ -54,8 +54,10 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
         | Delta::JobRemoved { .. }
         | Delta::TaskRemoved { .. }
         | Delta::EndpointWithdrawn { .. }
-        | Delta::MergedServiceRemoved { .. } => None,
+        | Delta::MergedServiceRemoved { .. }
+        | Delta::MemberRemoved { .. } => None,
         Delta::MergedService { row } => Some(row_digest(row.as_ref())),
+        Delta::Member { row } => Some(row_digest(row.as_ref())),
         Delta::CellSettings { revision } => Some(*revision),
     }
 }

@@ -13,6 +13,7 @@ mod job;
 mod journal;
 mod last_delta;
 mod load;
+mod member;
 mod merged;
 mod node;
 mod quota;
@@ -79,6 +80,7 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
     task::check(&mut found, rows, mode);
     job::check(&mut found, rows, mode);
     endpoint::check(&mut found, rows);
+    member::check(&mut found, rows);
     merged::check(&mut found, rows);
     quota::check(&mut found, rows);
     request::check(&mut found, rows);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
+use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{GangRow, TaskRow};
@@ -52,6 +53,8 @@ pub struct CellRows {
     pub name_revisions: BTreeMap<(Name, Name), Versionstamp>,
     /// Merged services, by user and name.
     pub merged_services: BTreeMap<(Name, Name), MergedServiceRow>,
+    pub members: BTreeMap<Name, MemberRow>,
+    pub members_seen: BTreeSet<Name>,
     /// Limits, by user and band.
     pub quota_limits: BTreeMap<(Name, Band), QuotaRow>,
     /// The charges that admission has recorded, by user and band.

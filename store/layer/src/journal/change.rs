@@ -205,8 +205,8 @@ impl DerefMut for OpenChanges<'_> {
 }
 
 /// The revisions before and after `deltas` of each object that has some, by its name in a call: `job/USER/NAME`,
-/// `node/NAME`, `service/USER/NAME` or `cell/NAME`. Each step of a row counts its revision up by one, so the first
-/// delta tells what was before.
+/// `node/NAME`, `service/USER/NAME`, `member/CELL` or `cell/NAME`. Each step of a row counts its revision up by one, so
+/// the first delta tells what was before.
 fn objects_revised(space: &CellSpace, deltas: &[Delta]) -> BTreeMap<String, AuditRevisions> {
     let mut objects = BTreeMap::new();
     for delta in deltas {
@@ -214,6 +214,7 @@ fn objects_revised(space: &CellSpace, deltas: &[Delta]) -> BTreeMap<String, Audi
             Delta::Job { row, .. } => (format!("job/{}/{}", row.user, row.name), row.revision),
             Delta::Node { row } => (format!("node/{}", row.name), row.revision),
             Delta::MergedService { row } => (format!("service/{}/{}", row.user, row.name), row.revision),
+            Delta::Member { row } => (format!("member/{}", row.cell), row.revision),
             Delta::CellSettings { revision } => (format!("cell/{space}"), *revision),
             _ => continue,
         };

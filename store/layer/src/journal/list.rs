@@ -11,8 +11,8 @@ use borough_model::{Delta, JobId, JobSpec, Name};
 use super::{Cursor, journal_head};
 use crate::error::StoreResult;
 use crate::keys::{
-    CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, MergedServiceKey, NodeAllocKey,
-    NodeKey, NodeLoadKey, Prefix, TaskKey, chunk_read,
+    CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, MemberKey, MergedServiceKey,
+    NodeAllocKey, NodeKey, NodeLoadKey, Prefix, TaskKey, chunk_read,
 };
 use crate::row::EndpointRow;
 
@@ -64,6 +64,8 @@ pub async fn cell_list_chunked(
     each_row::<GangKey>(db, space, rows, |_, row| sink(row_of(Delta::Gang { row }))).await?;
     let mut merged = |_, row| sink(row_of(Delta::MergedService { row: Box::new(row) }));
     each_row::<MergedServiceKey>(db, space, rows, &mut merged).await?;
+    let mut member = |_, row| sink(row_of(Delta::Member { row: Box::new(row) }));
+    each_row::<MemberKey>(db, space, rows, &mut member).await?;
     Ok(from)
 }
 

@@ -2,6 +2,7 @@
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
+use borough_model::member::{MemberRow, MemberSeen};
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{GatewayLive, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
 use borough_model::task::{GangRow, TaskRow};
@@ -162,6 +163,15 @@ keys! {
         user: Name,
         name: Name,
     } = MergedService => MergedServiceRow;
+
+    /// `member/<cell>`: a member cell of the federation that has its home here.
+    MemberKey {
+        cell: Name,
+    } = Member => MemberRow;
+    /// `member_seen/<cell>`: what was last seen of a member cell; never in the journal.
+    MemberSeenKey {
+        cell: Name,
+    } = MemberSeen => MemberSeen;
 
     /// `journal/<store_epoch>/<stamp>/<part>`: a part of an entry.
     JournalKey {

@@ -198,6 +198,8 @@ fn bytes_are_golden() {
         EndpointKey { user: name("ada"), job: name("web"), index: 2 };
         NameRevisionKey { user: name("ada"), job: name("web") };
         MergedServiceKey { user: name("ada"), name: name("shop") };
+        MemberKey { cell: name("beta") };
+        MemberSeenKey { cell: name("beta") };
         JournalKey { store_epoch: 1, stamp: Versionstamp::new(0x0102_0304, 5), part: 0 };
         JournalHeadKey {};
         JournalFloorKey {};

@@ -11,6 +11,7 @@
 mod decide;
 mod pool;
 mod scheduler;
+mod seat;
 mod silence;
 mod step;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use scheduler::{
     SCHEDULER_DEFAULT, SchedulerShard, scheduler_leases, scheduler_of_role, scheduler_role, scheduler_shards,
     worker_status_write,
 };
+pub use seat::LeaseSeat;
 pub use silence::{LeaseObserver, Silence};
 pub use step::{
     HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_head, lease_head_watch, lease_read,

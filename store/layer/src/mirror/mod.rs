@@ -10,6 +10,7 @@ mod facts;
 mod follow;
 mod handle;
 mod holds;
+mod member;
 mod merged;
 mod ring;
 mod rows;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, GangRow, TaskRow};
@@ -78,6 +79,7 @@ pub struct MirrorState {
     pub(super) job_names: BTreeMap<(Name, Name), JobId>,
     node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
     pub(super) merged_services: BTreeMap<(Name, Name), Arc<MergedServiceRow>>,
+    pub(super) members: BTreeMap<Name, Arc<MemberRow>>,
 }
 
 /// The first and the last task that a job can have.
@@ -324,6 +326,8 @@ impl MirrorState {
             Delta::CellSettings { .. } => {}
             Delta::MergedService { row } => self.merged_put(row),
             Delta::MergedServiceRemoved { id, user, name } => self.merged_remove(*id, user, name),
+            Delta::Member { row } => self.member_put(row),
+            Delta::MemberRemoved { id, cell } => self.member_remove(*id, cell),
         }
     }
 

@@ -10,8 +10,8 @@ use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
     AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey,
-    JobSpecKey, Key, MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey,
-    QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey,
+    JobSpecKey, Key, MemberKey, MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey,
+    NodeTaskKey, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey,
     value_encode,
 };
 use crate::row::Cursor;
@@ -91,6 +91,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::Name
         | KeyKind::NameRevision
         | KeyKind::MergedService
+        | KeyKind::Member
         | KeyKind::Request
         | KeyKind::RequestExpiry
         | KeyKind::AccessGrant => true,
@@ -103,6 +104,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::NodeReserved
         | KeyKind::NodeLoad
         | KeyKind::NodeSession
+        | KeyKind::MemberSeen
         | KeyKind::Constraint
         | KeyKind::Journal
         | KeyKind::JournalHead
@@ -209,6 +211,9 @@ impl<W: Write> ExportRows<W> {
         }
         for ((user, name), row) in &rows.merged_services {
             self.put(&MergedServiceKey { user: user.clone(), name: name.clone() }, row)?;
+        }
+        for (cell, row) in &rows.members {
+            self.put(&MemberKey { cell: cell.clone() }, row)?;
         }
         for (&id, row) in &rows.requests {
             self.put(&RequestKey { id }, row)?;

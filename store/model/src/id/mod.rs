@@ -163,6 +163,8 @@ numbered! {
     GangId, "u";
     /// A merged service, for ever.
     MergedServiceId, "m";
+    /// The membership of a cell in a federation, for ever.
+    MemberId, "c";
 }
 
 /// One attempt of a task, from assignment to exit; the next attempt has the next number.

@@ -1,7 +1,7 @@
 //! The row of a delta, and which of two deltas of a row is newer.
 
 use super::Delta;
-use crate::id::{GangId, JobId, MergedServiceId, NodeId, TaskId};
+use crate::id::{GangId, JobId, MemberId, MergedServiceId, NodeId, TaskId};
 
 /// The row of a delta. A cache keeps one value per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,7 @@ pub enum DeltaKey {
     NodeLoad(NodeId),
     CellSettings,
     MergedService(MergedServiceId),
+    Member(MemberId),
 }
 
 impl Delta {
@@ -36,17 +37,20 @@ impl Delta {
             Self::CellSettings { .. } => DeltaKey::CellSettings,
             Self::MergedService { row } => DeltaKey::MergedService(row.id),
             Self::MergedServiceRemoved { id, .. } => DeltaKey::MergedService(*id),
+            Self::Member { row } => DeltaKey::Member(row.id),
+            Self::MemberRemoved { id, .. } => DeltaKey::Member(*id),
         }
     }
 
-    /// The revision of its row. The removal of a node, a job or a merged service is above every revision, since their
-    /// ids are never used again.
+    /// The revision of its row. The removal of a node, a job, a merged service or a member cell is above every
+    /// revision, since their ids are never used again.
     pub fn revision(&self) -> u64 {
         match self {
             Self::Node { row } => row.revision,
-            Self::NodeRemoved { .. } | Self::JobRemoved { .. } | Self::MergedServiceRemoved { .. } => {
-                u64::MAX
-            }
+            Self::NodeRemoved { .. }
+            | Self::JobRemoved { .. }
+            | Self::MergedServiceRemoved { .. }
+            | Self::MemberRemoved { .. } => u64::MAX,
             Self::NodeAlloc { alloc, .. } => alloc.epoch,
             Self::NodeLoad { load, .. } => load.revision,
             Self::Job { row, .. } => row.revision,
@@ -57,6 +61,7 @@ impl Delta {
             | Self::CellSettings { revision } => *revision,
             Self::Gang { row } => row.revision,
             Self::MergedService { row } => row.revision,
+            Self::Member { row } => row.revision,
         }
     }
 }

@@ -6,8 +6,9 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditedCall;
-use crate::id::{JobId, MergedServiceId, Name, NodeId, RequestId, TaskId};
+use crate::id::{JobId, MemberId, MergedServiceId, Name, NodeId, RequestId, TaskId};
 use crate::job::{JobRow, JobSpec};
+use crate::member::MemberRow;
 use crate::merged::MergedServiceRow;
 use crate::node::{NodeAlloc, NodeLoad, NodeRow};
 use crate::task::{Endpoint, GangRow, TaskRow};
@@ -169,5 +170,19 @@ pub enum Delta {
         user: Name,
         #[n(2)]
         name: Name,
+    },
+    /// A member cell, joined or changed.
+    #[n(14)]
+    Member {
+        #[n(0)]
+        row: Box<MemberRow>,
+    },
+    /// A member cell has left the federation.
+    #[n(15)]
+    MemberRemoved {
+        #[n(0)]
+        id: MemberId,
+        #[n(1)]
+        cell: Name,
     },
 }

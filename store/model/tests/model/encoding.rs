@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use crate::journal_sample::{endpoint_full, journal_calls, journal_values, merged_row, node_load};
-use borough_model::id::{GangId, Incarnation, JobId, MergedServiceId, NodeId, RequestId, TaskId};
+use crate::journal_sample::{
+    endpoint_full, journal_calls, journal_values, member_row, merged_row, node_load,
+};
+use borough_model::id::{GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
     GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec,
@@ -294,6 +296,8 @@ fn journal() -> JournalEntry {
             Delta::NodeLoad { node: NodeId(7), load: node_load() },
             Delta::MergedService { row: Box::new(merged_row()) },
             Delta::MergedServiceRemoved { id: MergedServiceId(8), user: name("ada"), name: name("shop") },
+            Delta::Member { row: Box::new(member_row()) },
+            Delta::MemberRemoved { id: MemberId(5), cell: name("beta") },
         ],
         values: None,
         calls: None,

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use borough_model::audit::{AuditRefusal, AuditRevisions, AuditedCall};
 use borough_model::journal::{JournalEntry, ValueChange};
+use borough_model::member::MemberRow;
 use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{LoadMeasured, NodeLoad};
 use borough_model::task::{Endpoint, Health, PortAssignment};
-use borough_model::{Incarnation, JobId, MergedServiceId, RequestId, TaskId};
+use borough_model::{Incarnation, JobId, MemberId, MergedServiceId, RequestId, TaskId};
 
 use crate::sample::name;
 
@@ -57,6 +58,21 @@ pub(crate) fn journal_calls(entry: JournalEntry) -> JournalEntry {
         }),
     };
     JournalEntry { deltas: Vec::new(), calls: Some(vec![done, refused]), ..entry }
+}
+
+/// A member cell with every field.
+pub(crate) fn member_row() -> MemberRow {
+    MemberRow {
+        id: MemberId(5),
+        cell: name("beta"),
+        gateways: vec!["cell7.example.com:7400".to_owned(), "[::1]:7400".to_owned()],
+        labels: [("region".to_owned(), "eu".to_owned())].into(),
+        cordoned: true,
+        revision: 3,
+        joined_ms: 4,
+        changed_ms: 5,
+        changed_by: "user/ada".to_owned(),
+    }
 }
 
 /// A merged service.

@@ -17,10 +17,12 @@ use std::process::Child;
 use std::sync::Arc;
 
 use borough_agent::ProcessGuard;
+use borough_federation::FederationMetrics;
 use borough_gateway::auth::{Credentials, Token};
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
 use borough_model::Name;
+use borough_proto::connect::Connector;
 use borough_store::cell::CellMeta;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -34,8 +36,9 @@ use self::nodes::{
 };
 use self::stop::Shutdown;
 use self::views::DevNames;
-use super::control::{Control, ControlConfig, Roles, ToleranceScope};
+use super::control::{Control, ControlConfig, FederationRole, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
+use super::federation::CredentialDirectory;
 use super::issuer::issuers_read;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{RoleStore, StoreMissing, StoreWanted, engine_faulty, store_open};
@@ -76,19 +79,24 @@ fn directory_of(global: &Global) -> Result<PathBuf, Failure> {
 }
 
 /// A cell that is named twice would have two agents in one directory.
-fn cells_check(cells: &[Name]) -> Result<(), Failure> {
+fn cells_check(cells: &[Name], home: Option<&Name>) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
-    match cells.iter().find(|cell| !seen.insert(*cell)) {
-        Some(cell) => Err(Failure::new(
-            Code::Usage,
-            format!("--cells names {:?} twice; name each cell once", cell.as_str()),
-        )),
+    if let Some(cell) = cells.iter().find(|cell| !seen.insert(*cell)) {
+        let text = format!("--cells names {:?} twice; name each cell once", cell.as_str());
+        return Err(Failure::new(Code::Usage, text));
+    }
+    match home.filter(|home| seen.contains(home)) {
+        Some(home) => {
+            let text =
+                format!("--federation: {home} is one of --cells; accepted: a cell of its own, without nodes");
+            Err(Failure::new(Code::Usage, text))
+        }
         None => Ok(()),
     }
 }
 
 async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
-    cells_check(&arguments.cells)?;
+    cells_check(&arguments.cells, arguments.federation.as_ref())?;
     let nodes = arguments.cells.len().saturating_mul(usize::try_from(arguments.nodes).unwrap_or(usize::MAX));
     if nodes > NODES_MAX {
         let text =
@@ -266,7 +274,7 @@ impl DevCell<'_> {
         let config = ControlConfig {
             db: db.clone(),
             opened: store.opened(),
-            cells: arguments.cells.clone(),
+            cells: self.cells(),
             meta,
             tolerance_scope: ToleranceScope::EveryCell,
             roles: Roles {
@@ -275,6 +283,7 @@ impl DevCell<'_> {
                 shards: arguments.schedulers,
                 served: arguments.scheduler.clone(),
                 controller: true,
+                federation: self.federation(),
                 ..Roles::none(http)
             },
             connections,
@@ -291,6 +300,22 @@ impl DevCell<'_> {
             let failure = start_failed(&db, &error);
             if is_address_taken(&error) { failure.with_hint(PORT_HINT) } else { failure }
         })
+    }
+
+    /// The cells with nodes, and the home of the federation.
+    fn cells(&self) -> Vec<Name> {
+        self.arguments.cells.iter().chain(&self.arguments.federation).cloned().collect()
+    }
+
+    fn federation(&self) -> Option<FederationRole> {
+        let home = self.arguments.federation.clone()?;
+        let clients = CredentialDirectory {
+            directory: self.layout.root().join("federation"),
+            fallback: Some(self.layout.token()),
+            connector: Connector::default(),
+            rng: Arc::clone(self.rng),
+        };
+        Some(FederationRole { home, clients: Arc::new(clients), metrics: FederationMetrics::default() })
     }
 
     /// Writes what the next start and the client's verbs read.
@@ -316,6 +341,9 @@ impl DevCell<'_> {
             0 => "\n  nodes      none: jobs wait until one joins, see borough agent --help",
             _ => "",
         };
+        let home = arguments.federation.as_ref();
+        let home =
+            home.map(|home| format!("\n  federation {home}: borough cell join --help")).unwrap_or_default();
         // Without an option, verbs look where `dev` keeps its cells unless told otherwise.
         let usual = dev_directory(None).and_then(|usual| std::fs::canonicalize(usual).ok());
         let of = match layout.root() {
@@ -323,7 +351,7 @@ impl DevCell<'_> {
             root => format!("--dir {} ", root.display()),
         };
         format!(
-            "borough dev\n  cells      {} ({} and {} each){nodes}\n  gRPC       {grpc}\n  HTTP       \
+            "borough dev\n  cells      {} ({} and {} each){nodes}{home}\n  gRPC       {grpc}\n  HTTP       \
              http://{http}\n{}\n  directory  {}\n  token      {}\n\nIn another terminal: borough {of}node list",
             cells.join(", "),
             tally(count(arguments.nodes), "node"),

@@ -49,6 +49,13 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
                 rows.merged_services.remove(&key);
             }
         }
+        Delta::Member { row } => drop(rows.members.insert(row.cell.clone(), *row)),
+        Delta::MemberRemoved { id, cell } => {
+            if rows.members.get(&cell).is_some_and(|row| row.id == id) {
+                rows.members.remove(&cell);
+                rows.members_seen.remove(&cell);
+            }
+        }
     }
 }
 

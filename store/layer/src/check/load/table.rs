@@ -9,9 +9,9 @@ use borough_model::TaskId;
 use super::{CellRows, RowSource};
 use crate::error::StoreResult;
 use crate::keys::{
-    EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MergedServiceKey,
-    NameRevisionKey, NodeAllocKey, NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey, NodeLoadKey,
-    NodeNameKey, NodeSessionKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
+    EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey, MemberSeenKey,
+    MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey,
+    NodeLoadKey, NodeNameKey, NodeSessionKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
 };
 
 /// A kind whose rows are read in chunks.
@@ -94,6 +94,8 @@ tables! {
         put |rows, at, row| rows.name_revisions.insert(at, row.0);
     MergedServiceKey: merged_services at |key| (key.user.clone(), key.name.clone()),
         put |rows, at, row| rows.merged_services.insert(at, row);
+    MemberKey: members at |key| key.cell.clone(), put |rows, at, row| rows.members.insert(at, row);
+    MemberSeenKey: members_seen at |key| key.cell.clone(), put |rows, at, _row| rows.members_seen.insert(at);
     RequestKey: requests at |key| key.id, put |rows, at, row| rows.requests.insert(at, row);
     RequestExpiryKey: request_expiries at |key| (key.expires_ms, key.id),
         put |rows, at, row| rows.request_expiries.insert(at, row);
@@ -119,6 +121,8 @@ pub(super) async fn tables_read(source: &mut impl RowSource, rows: &mut CellRows
     table_read::<EndpointKey>(source, rows).await?;
     table_read::<NameRevisionKey>(source, rows).await?;
     table_read::<MergedServiceKey>(source, rows).await?;
+    table_read::<MemberKey>(source, rows).await?;
+    table_read::<MemberSeenKey>(source, rows).await?;
     table_read::<RequestKey>(source, rows).await?;
     table_read::<RequestExpiryKey>(source, rows).await
 }

@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use borough_kv::Versionstamp;
 use borough_model::access::{AccessRole, Right};
 use borough_model::job::{Band, job_new};
+use borough_model::member::{MemberProblem, MemberReport, MemberRow, MemberSeen, ProblemKind};
 use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{
     GatewayLive, LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, Voucher, node_new,
 };
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
-use borough_model::{GangId, Incarnation, JobId, MergedServiceId, NodeId, RequestId, Resources, TaskId};
+use borough_model::{
+    GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, Resources, TaskId,
+};
 
 use crate::keys::*;
 use crate::row::{
@@ -107,6 +110,35 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
     let at = EndpointKey { user: user.clone(), job: job_name.clone(), index: 3 };
     let condition =
         LabelCondition { key: "app".to_owned(), value: "shop".to_owned(), operator: LabelOperator::Is };
+    let member = MemberRow {
+        id: MemberId(5),
+        cell: name("beta"),
+        gateways: vec!["cell7:7400".to_owned()],
+        labels: BTreeMap::from([("region".to_owned(), "eu".to_owned())]),
+        cordoned: true,
+        revision: 3,
+        joined_ms: 4,
+        changed_ms: 5,
+        changed_by: "user/ada".to_owned(),
+    };
+    let problem = MemberProblem { kind: ProblemKind::Silent, since_ms: 8, message: "refused".to_owned() };
+    let report = MemberReport {
+        store_epoch: 2,
+        nodes: 3,
+        nodes_ready: 2,
+        capacity: Resources { cpu_millis: 4_000, ..Resources::default() },
+        used: Resources { cpu_millis: 500, ..Resources::default() },
+        jobs: 1,
+        running: 5,
+        pending: 6,
+    };
+    let seen = MemberSeen {
+        member: MemberId(5),
+        looked_ms: 9,
+        reported_ms: 7,
+        report: Some(report),
+        problem: Some(problem),
+    };
     let merged = MergedServiceRow {
         id: MergedServiceId(8),
         user: user.clone(),
@@ -129,6 +161,8 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
         Name: at => EndpointRow { endpoint, revision: 4 };
         NameRevision: NameRevisionKey { user: user.clone(), job: job_name } => StampValue(Versionstamp::new(10, 1));
         MergedService: MergedServiceKey { user, name: name("shop") } => merged;
+        Member: MemberKey { cell: name("beta") } => member;
+        MemberSeen: MemberSeenKey { cell: name("beta") } => seen;
     }
 }
 

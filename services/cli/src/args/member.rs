@@ -1,0 +1,108 @@
+//! Arguments of the verbs on member cells, and of `borough federation`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use borough_model::Name;
+use borough_proto::v1::LabelMatch;
+use clap::Args;
+
+use super::label::{LabelArgument, label};
+use super::list::{WatchArguments, label_match};
+use super::role::StoreArguments;
+
+/// How a federation reaches a cell, with examples.
+pub(super) const JOIN_NOTES: &str = "The federation looks at the cell every 5 s with the token CELL.token of the \
+    directory that `borough federation --credentials` names. The cell itself stores nothing and does not notice.\n\n\
+    Examples:\n  \
+    borough cell join eu1 --at gw1.eu1.example.com:7400,gw2.eu1.example.com:7400 --label region=eu\n  \
+    borough cell members";
+
+/// What leaves, and what stays.
+pub(super) const LEAVE_NOTES: &str =
+    "The jobs of the cell go on. The federation forgets where the cell is, and what it saw.";
+
+/// Which federation is meant.
+#[derive(Clone, Debug, Args)]
+pub struct FederationHome {
+    /// Ask the federation that has its home in this cell of the gateway
+    #[arg(
+        long,
+        env = "BOROUGH_FEDERATION",
+        hide_env_values = true,
+        default_value = "federation",
+        value_name = "HOME"
+    )]
+    pub federation: Name,
+}
+
+/// One member cell.
+#[derive(Clone, Debug, Args)]
+pub struct MemberTarget {
+    /// The name of the cell
+    #[arg(value_name = "CELL")]
+    pub member: Name,
+    #[command(flatten)]
+    pub home: FederationHome,
+}
+
+/// `cell join`.
+#[derive(Clone, Debug, Args)]
+pub struct MemberJoin {
+    #[command(flatten)]
+    pub target: MemberTarget,
+    /// Reach it at these gateways, with commas between, tried in this order
+    #[arg(long, required = true, value_delimiter = ',', value_name = "HOST:PORT")]
+    pub at: Vec<String>,
+    /// Say where the cell is and what it is, such as region=eu; repeat for more
+    #[arg(short, long, value_parser = label, value_name = "KEY=VALUE")]
+    pub label: Vec<LabelArgument>,
+}
+
+/// `cell rename-endpoint`.
+#[derive(Clone, Debug, Args)]
+pub struct MemberAddress {
+    #[command(flatten)]
+    pub target: MemberTarget,
+    /// Reach it at these gateways from now on, with commas between, instead of all from before
+    #[arg(long, required = true, value_delimiter = ',', value_name = "HOST:PORT")]
+    pub at: Vec<String>,
+}
+
+/// `cell label`.
+#[derive(Clone, Debug, Args)]
+pub struct MemberLabelArguments {
+    #[command(flatten)]
+    pub target: MemberTarget,
+    /// KEY=VALUE sets a label, KEY- removes it
+    #[arg(required = true, value_parser = label, value_name = "LABEL")]
+    pub changes: Vec<LabelArgument>,
+}
+
+/// `cell members`.
+#[derive(Clone, Debug, Args)]
+pub struct MemberList {
+    /// Show this cell alone
+    #[arg(value_name = "CELL", conflicts_with = "label")]
+    pub member: Option<Name>,
+    #[command(flatten)]
+    pub home: FederationHome,
+    /// List only cells with labels like this
+    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelMatch>,
+    #[command(flatten)]
+    pub watching: WatchArguments,
+}
+
+/// Arguments of `borough federation`.
+#[derive(Clone, Debug, Args)]
+pub struct FederationArguments {
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Read the token for each member cell from CELL.token in this directory, or else from default.token
+    #[arg(long, value_name = "DIR")]
+    pub credentials: PathBuf,
+    /// Answer HTTP here: health and metrics
+    #[arg(long, default_value = "127.0.0.1:7406", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+}

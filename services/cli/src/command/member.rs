@@ -1,0 +1,144 @@
+//! The verbs on member cells: `cell join`, `cell leave`, `cell cordon` and so on.
+
+use borough_client::{Client, ClientError, MemberChange};
+
+use super::confirm::{Intent, confirm};
+use super::list::list_page;
+use super::watch::{WatchedView, list_or_watch, status_watch};
+use crate::args::{
+    FederationHome, Global, ListArguments, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
+    MemberTarget, label_change,
+};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{MemberView, Printer};
+
+/// The options of the verbs, by the fields that they set.
+const OPTIONS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "--label"), ("member", "CELL")];
+
+/// A client of the home of a federation.
+fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
+    Ok(connect::client(global)?.with_cell(home.federation.as_str()))
+}
+
+/// The failure of a call, with what to do if there is no federation or no such member.
+fn explained(client: &Client, error: ClientError) -> Failure {
+    let is_unknown = error.code() == Some(tonic::Code::NotFound);
+    let failure = Failure::from(error).with_fields_as(&OPTIONS);
+    if !is_unknown {
+        return failure;
+    }
+    if failure.message().contains("member cell") {
+        return failure.with_hint("borough cell members lists those of the federation");
+    }
+    let home = client.cell();
+    failure.with_hint(format!(
+        "the gateway serves no home of a federation named {home:?}; one on this machine: borough dev --federation {home}; \
+         another name: --federation HOME"
+    ))
+}
+
+/// Adds a cell.
+pub(super) async fn join(global: &Global, join: MemberJoin, printer: &Printer) -> Result<Code, Failure> {
+    let MemberJoin { target, at, label } = join;
+    let client = home(global, &target.home)?;
+    let labels = label_change(label).map_err(|text| Failure::new(Code::Usage, format!("--label: {text}")))?;
+    if let Some(key) = labels.remove.first() {
+        let text = format!("--label: {key:?} has no value; accepted: KEY=VALUE");
+        return Err(Failure::new(Code::Usage, text));
+    }
+    let joined = client.member_join(target.member.as_str(), at, labels.set).await;
+    show(joined.map_err(|error| explained(&client, error))?.into(), printer)
+}
+
+/// Takes a cell out after a question.
+pub(super) async fn leave(
+    global: &Global,
+    target: &MemberTarget,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let (client, member) = (home(global, &target.home)?, target.member.as_str());
+    let what = format!("take cell {member} out of the federation; its jobs go on");
+    confirm(global, &client, Intent::stop(&what), printer)?;
+    let left = client.member_remove(member).await.map_err(|error| explained(&client, error))?;
+    printer.one(&MemberView::from(left), |view, _| format!("cell {} has left the federation", view.cell))?;
+    Ok(Code::Done)
+}
+
+/// Gives a cell no new work, or new work again.
+pub(super) async fn cordon(
+    global: &Global,
+    target: &MemberTarget,
+    cordoned: Cordon,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let cordoned = Some(cordoned == Cordon::Set);
+    change(global, target, MemberChange { cordoned, ..MemberChange::default() }, printer).await
+}
+
+/// Whether a cell gets no new work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cordon {
+    Set,
+    Lifted,
+}
+
+/// Says where a cell is reached from now on.
+pub(super) async fn rename_endpoint(
+    global: &Global,
+    address: MemberAddress,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let moved = MemberChange { gateways: address.at, ..MemberChange::default() };
+    change(global, &address.target, moved, printer).await
+}
+
+/// Sets and removes labels of a cell.
+pub(super) async fn label(
+    global: &Global,
+    labels: MemberLabelArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let labelled = label_change(labels.changes).map_err(|text| Failure::new(Code::Usage, text))?;
+    change(global, &labels.target, MemberChange { labels: labelled, ..MemberChange::default() }, printer)
+        .await
+}
+
+async fn change(
+    global: &Global,
+    target: &MemberTarget,
+    change: MemberChange,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let client = home(global, &target.home)?;
+    let changed = client.member_change(target.member.as_str(), change).await;
+    show(changed.map_err(|error| explained(&client, error))?.into(), printer)
+}
+
+fn show(view: MemberView, printer: &Printer) -> Result<Code, Failure> {
+    printer.one(&view, MemberView::text)?;
+    Ok(Code::Done)
+}
+
+/// Lists the members, or shows one.
+pub(super) async fn members(global: &Global, list: MemberList, printer: &Printer) -> Result<Code, Failure> {
+    let MemberList { member, home: of, label, watching } = list;
+    let client = home(global, &of)?;
+    if let Some(member) = member {
+        let fetch = async |_| {
+            let found = client.member_get(member.as_str()).await;
+            Ok(MemberView::from(found.map_err(|error| explained(&client, error))?))
+        };
+        if watching.watch {
+            return status_watch(WatchedView::Unwatched, printer, fetch, MemberView::text).await;
+        }
+        return show(fetch(None).await?, printer);
+    }
+    let fetch = async |_| {
+        let members = client.member_list(label.clone()).await.map_err(|error| explained(&client, error))?;
+        Ok(list_page::<_, MemberView>(members, String::new()))
+    };
+    let listed = ListArguments { watching, ..ListArguments::default() };
+    let none = "no such cells in the federation\nhint: borough cell join --help".to_owned();
+    list_or_watch(WatchedView::Unwatched, &listed, none, printer, fetch).await
+}

@@ -1,0 +1,95 @@
+//! The credentials by which a federation reaches its member cells, and the role itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use borough_client::{Client, ClientConfig, ClientToken};
+use borough_federation::MemberClients;
+use borough_kv::env::Rng;
+use borough_model::member::MemberRow;
+use borough_proto::connect::Connector;
+
+/// The user of the federation's calls: each cell sees it in its audit.
+const USER: &str = "federation";
+
+/// Tokens in a directory: `CELL.token` for one cell, `default.token` for the others.
+pub(super) struct CredentialDirectory {
+    pub(super) directory: PathBuf,
+    /// For a cell without a file: in a dev cell, the token of its own operator.
+    pub(super) fallback: Option<PathBuf>,
+    /// Plain connections, or encrypted ones with the certificates of this role.
+    pub(super) connector: Connector,
+    pub(super) rng: Arc<dyn Rng>,
+}
+
+impl CredentialDirectory {
+    /// The file with the token for a cell.
+    fn token_of(&self, member: &MemberRow) -> Result<PathBuf, String> {
+        let own = self.directory.join(format!("{}.token", member.cell));
+        let candidates =
+            [Some(own.clone()), Some(self.directory.join("default.token")), self.fallback.clone()];
+        let found = candidates.into_iter().flatten().find(|path| path.exists());
+        found.ok_or_else(|| format!("no token for the cell: neither {} nor default.token there", shown(&own)))
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+impl MemberClients for CredentialDirectory {
+    fn client(&self, member: &MemberRow) -> Result<Client, String> {
+        let mut config = ClientConfig::new(member.gateways.clone(), USER, member.cell.as_str());
+        config.token = Some(ClientToken::File(self.token_of(member)?));
+        config.connector = self.connector.clone();
+        Client::new(config, Arc::clone(&self.rng)).map_err(|error| borough_store::error_chain(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use borough_kv::env::SystemRng;
+    use borough_model::{MemberId, Name};
+
+    use super::*;
+
+    #[test]
+    fn a_cell_has_a_token_of_its_own_or_the_common_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let row = MemberRow {
+            id: MemberId(1),
+            cell: Name::new("eu1").unwrap(),
+            gateways: vec!["127.0.0.1:1".to_owned()],
+            labels: BTreeMap::new(),
+            cordoned: false,
+            revision: 1,
+            joined_ms: 0,
+            changed_ms: 0,
+            changed_by: String::new(),
+        };
+        let mut credentials = CredentialDirectory {
+            directory: directory.path().to_owned(),
+            fallback: None,
+            connector: Connector::default(),
+            rng: SystemRng::shared(),
+        };
+        let missing = credentials.client(&row).err().unwrap();
+        assert!(missing.contains("eu1.token"), "{missing}");
+        let dev = directory.path().join("token");
+        std::fs::write(&dev, "dev").unwrap();
+        credentials.fallback = Some(dev.clone());
+        assert_eq!(credentials.token_of(&row), Ok(dev));
+        let common = directory.path().join("default.token");
+        std::fs::write(&common, "common").unwrap();
+        assert_eq!(credentials.token_of(&row), Ok(common));
+        let own = directory.path().join("eu1.token");
+        std::fs::write(&own, "own").unwrap();
+        assert_eq!(credentials.token_of(&row), Ok(own.clone()));
+        assert!(credentials.client(&row).is_ok());
+        std::fs::write(&own, "").unwrap();
+        let empty = credentials.client(&row).err().unwrap();
+        assert!(empty.contains("eu1.token is empty"), "{empty}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Leads a federation: holds the lease, looks at each member, and records what was seen.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_client::Client;
+use borough_kv::Database;
+use borough_kv::env::{Clock, Rng};
+use borough_model::member::{MEMBER_LOOK_MS, MemberRow, MemberSeen};
+use borough_model::{MemberId, Name};
+use borough_store::lease::{HeldLease, LeaseObserver, LeaseSeat, LeaseWriter};
+use borough_store::member::{members_seen_list, members_seen_record};
+use borough_store::mirror::MirrorHandle;
+use borough_store::{StoreResult, error_chain};
+use futures::future::BoxFuture;
+use futures::{StreamExt as _, stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{FederationConfig, MemberClients};
+use crate::look::{Looked, member_look};
+
+/// The role of the lease.
+const ROLE: &str = "federation";
+/// Pause between two tries to lead.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+/// Members that are looked at together.
+const LOOKS_TOGETHER: usize = 64;
+/// Rows of one transaction.
+const RECORD_ROWS: usize = 64;
+
+/// One process of a federation.
+pub struct Federation {
+    config: FederationConfig,
+    db: Database,
+    mirror: MirrorHandle,
+    clients: Arc<dyn MemberClients>,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+}
+
+/// What a leader knows of the members.
+#[derive(Default)]
+struct WatchedMembers {
+    seen: BTreeMap<Name, MemberSeen>,
+    /// Clients that have worked, with the membership and the revision that they were made for.
+    clients: BTreeMap<Name, (MemberId, u64, Client)>,
+}
+
+impl Federation {
+    /// A process over `db`, following `mirror`. Both are of the cell that is the home.
+    pub fn new(
+        config: FederationConfig,
+        db: Database,
+        mirror: MirrorHandle,
+        clients: Arc<dyn MemberClients>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
+        Self { config, db, mirror, clients, clock, rng }
+    }
+
+    /// Stands by and leads, until cancelled. Boxed, so that it is compiled here and not again in each program.
+    pub fn run(self, cancelled: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.work(cancelled))
+    }
+
+    async fn work(self, cancelled: CancellationToken) {
+        let seat = LeaseSeat {
+            db: self.db.clone(),
+            space: self.config.space.clone(),
+            role: ROLE,
+            holder: self.config.holder.clone(),
+            lease_ms: self.config.lease_ms,
+            generation: self.config.generation,
+            clock: Arc::clone(&self.clock),
+        };
+        let home = &self.config.space;
+        let work = async {
+            self.mirror.ready().await;
+            let observe = || LeaseObserver::new(CLAIM_PAUSE.saturating_mul(3));
+            let mut observer = observe();
+            loop {
+                match seat.claim(&mut observer).await {
+                    Ok(Some(lease)) => {
+                        tracing::info!(%home, epoch = lease.epoch, "leads the federation");
+                        let error = self.term(&seat, lease).await;
+                        tracing::warn!(%home, %error, "no longer leads the federation");
+                        observer = observe();
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(%home, error = %error_chain(&error), "cannot lead the federation");
+                    }
+                }
+                self.config.metrics.members.set(0);
+                self.config.metrics.members_unknown.set(0);
+                tokio::time::sleep(CLAIM_PAUSE).await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = cancelled.cancelled() => {
+                if let Err(error) = seat.release().await {
+                    tracing::warn!(error = %error_chain(&error), "the lease was not given back; it will expire");
+                }
+            }
+        }
+    }
+
+    /// Leads until the lease is lost or the store fails; returns why.
+    async fn term(&self, seat: &LeaseSeat, lease: HeldLease) -> String {
+        let writer = LeaseWriter {
+            db: self.db.clone(),
+            space: self.config.space.clone(),
+            lease: lease.clone(),
+            actor: "federation".to_owned(),
+            clock: Arc::clone(&self.clock),
+            rng: Arc::clone(&self.rng),
+        };
+        // Concurrently, so that a slow member does not cost the lease.
+        let ended = tokio::select! {
+            ended = lease_keep(seat, &lease) => ended,
+            ended = self.watch(&writer) => ended,
+        };
+        match ended {
+            Ok(never) => match never {},
+            Err(error) => error_chain(&error),
+        }
+    }
+
+    /// Looks at all members again and again.
+    async fn watch(&self, writer: &LeaseWriter) -> StoreResult<Infallible> {
+        let space = &self.config.space;
+        let seen = writer.run("members_seen_list", |tx| async move { members_seen_list(&tx, space).await });
+        let mut watched = WatchedMembers { seen: seen.await?, ..WatchedMembers::default() };
+        let interval = Duration::from_millis(MEMBER_LOOK_MS.unsigned_abs());
+        loop {
+            let begun = self.clock.monotonic();
+            self.round(writer, &mut watched).await?;
+            let spent = self.clock.monotonic().saturating_sub(begun);
+            // One that has joined in the meantime is looked at soon.
+            let (_, mut changes) = self.mirror.subscribe_with(|state| state.cursor());
+            let is_new = async {
+                while changes.next().await.is_some() {
+                    let is_unseen = |row: &Arc<MemberRow>| !watched.seen.contains_key(&row.cell);
+                    if self.mirror.read(|state| state.members().values().any(is_unseen)) {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(interval.saturating_sub(spent)) => {}
+                () = is_new => {}
+            }
+        }
+    }
+
+    /// Looks at each member once, and records what was seen.
+    async fn round(&self, writer: &LeaseWriter, watched: &mut WatchedMembers) -> StoreResult<()> {
+        let members: Vec<Arc<MemberRow>> =
+            self.mirror.read(|state| state.members().values().cloned().collect());
+        let is_member = |cell: &Name| members.iter().any(|row| row.cell == *cell);
+        watched.seen.retain(|cell, _| is_member(cell));
+        watched.clients.retain(|cell, _| is_member(cell));
+        let clients: Vec<_> = members.into_iter().map(|row| (self.client(watched, &row), row)).collect();
+        let looks = stream::iter(clients).map(|(client, row)| async move {
+            let looked = match &client {
+                Ok(client) => member_look(client).await,
+                Err(problem) => Err((borough_model::member::ProblemKind::Refused, problem.clone())),
+            };
+            (row, client, looked)
+        });
+        let looked: Vec<_> = looks.buffer_unordered(LOOKS_TOGETHER).collect().await;
+        let at_ms = self.clock.wall_ms();
+        let mut unknown = 0;
+        let mut seen = Vec::new();
+        for (row, client, looked) in looked {
+            unknown += i64::from(looked.is_err());
+            self.count(&row, watched.seen.get(&row.cell), &looked);
+            match (client, &looked) {
+                (Ok(client), Ok(_)) => {
+                    watched.clients.insert(row.cell.clone(), (row.id, row.revision, client));
+                }
+                // The next client reads the credential again.
+                _ => drop(watched.clients.remove(&row.cell)),
+            }
+            let now = MemberSeen::looked(watched.seen.get(&row.cell), row.id, looked, at_ms);
+            watched.seen.insert(row.cell.clone(), now.clone());
+            seen.push((row.cell.clone(), now));
+        }
+        self.config.metrics.members.set(i64::try_from(seen.len()).unwrap_or(i64::MAX));
+        self.config.metrics.members_unknown.set(unknown);
+        let space = &self.config.space;
+        for part in seen.chunks(RECORD_ROWS) {
+            let record = |tx| async move { members_seen_record(&tx, space, part).await };
+            writer.run("members_seen_record", record).await?;
+        }
+        Ok(())
+    }
+
+    /// The client that has worked, or a new one.
+    fn client(&self, watched: &WatchedMembers, row: &MemberRow) -> Result<Client, String> {
+        match watched.clients.get(&row.cell) {
+            Some((id, revision, client)) if (*id, *revision) == (row.id, row.revision) => Ok(client.clone()),
+            _ => self.clients.client(row),
+        }
+    }
+
+    /// Counts a look, and logs it if it is the first of its kind.
+    fn count(&self, row: &MemberRow, before: Option<&MemberSeen>, looked: &Looked) {
+        let problem = before.and_then(|before| before.problem.as_ref());
+        match looked {
+            Ok(_) => {
+                self.config.metrics.looks.inc();
+                if let Some(problem) = problem {
+                    tracing::info!(member = %row.cell, since_ms = problem.since_ms, "the member answers again");
+                }
+            }
+            Err((kind, message)) => {
+                self.config.metrics.looks_failed.inc();
+                if problem.is_none_or(|problem| problem.kind != *kind) {
+                    tracing::warn!(member = %row.cell, problem = %message, "nothing is known of the member");
+                }
+            }
+        }
+    }
+}
+
+/// Renews the lease again and again.
+async fn lease_keep(seat: &LeaseSeat, lease: &HeldLease) -> StoreResult<Infallible> {
+    let mut beat = 0_u64;
+    loop {
+        tokio::time::sleep(seat.renewal()).await;
+        beat = beat.saturating_add(1);
+        seat.renew(lease, beat).await?;
+    }
+}

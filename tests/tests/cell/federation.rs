@@ -1,0 +1,149 @@
+//! A federation: a process that looks at member cells in other stores, and what an operator sees of them.
+
+use std::fs;
+
+use borough_proto::v1::{Member, MemberHealth};
+use borough_tests::{TestCell, options, until};
+use rustix::process::Signal;
+
+/// The home of a federation, with the cell `alpha` beside it in the same process.
+async fn home_start() -> TestCell {
+    TestCell::start(options!().nodes(1).dev_arguments(&["--federation"])).await
+}
+
+/// A cell in a process and a store of its own. Its name differs from that of the home's own cell.
+async fn member_start(name: &str) -> TestCell {
+    TestCell::start(options!().nodes(2).cells(&[name])).await
+}
+
+/// Gives the home the token of a member.
+fn token_give(home: &TestCell, member: &TestCell, name: &str) {
+    let directory = home.root().join("federation");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join(format!("{name}.token")), member.token()).unwrap();
+}
+
+/// The member, once it is as wanted.
+async fn member_until(home: &TestCell, name: &str, what: &str, wanted: impl Fn(&Member) -> bool) -> Member {
+    let client = home.client().with_cell("federation");
+    until(&format!("{name}: {what}"), || async {
+        let member = client.member_get(name).await.ok()?;
+        wanted(&member).then_some(member)
+    })
+    .await
+}
+
+fn is_current(member: &Member) -> bool {
+    member.health() == MemberHealth::Current
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_dark_cell_is_unknown_since_a_time_and_keeps_its_report() {
+    let home = home_start().await;
+    let mut gamma = member_start("gamma").await;
+    gamma
+        .run("web.yaml", "name: web\ncount: 2\ntask: {command: [sleep, '600']}\n")
+        .await
+        .prints("2/2 healthy");
+    let none = home.borough(&["cell", "members"]).await.ended(0);
+    none.warns("borough cell join --help");
+
+    // Without the token of the cell nobody gets in: the federation says which file it looks for.
+    let joined =
+        home.borough(&["cell", "join", "gamma", "--at", &gamma.grpc(), "--label", "region=eu"]).await;
+    joined.ended(0).prints("not looked at yet");
+    let refused =
+        member_until(&home, "gamma", "refused", |member| member.health() == MemberHealth::Refused).await;
+    assert!(refused.report.is_none() && !refused.problem.is_empty(), "{refused:?}");
+    token_give(&home, &gamma, "gamma");
+    let current = member_until(&home, "gamma", "current", is_current).await;
+    let report = current.report.unwrap();
+    assert_eq!((report.nodes, report.nodes_ready, report.jobs, report.running), (2, 2, 1, 2));
+    home.borough(&["cell", "join", "alpha", "--at", &home.grpc()]).await.ended(0);
+    member_until(&home, "alpha", "current", is_current).await;
+    let listed = home.borough(&["cell", "members", "-l", "region=eu"]).await.ended(0);
+    assert!(!listed.stdout.contains("alpha"), "{}", listed.stdout);
+    listed.prints("gamma").prints("current").prints("2/2");
+
+    // The cell goes dark: its report stays, with its age. Its tasks go on.
+    gamma.control_kill();
+    let dark = member_until(&home, "gamma", "silent", |member| member.health() == MemberHealth::Silent).await;
+    assert_eq!(dark.report.as_ref().map(|report| report.running), Some(2));
+    assert!(dark.health_since_ms > 0, "{dark:?}");
+    home.borough(&["cell", "members", "gamma"]).await.ended(0).prints("unknown since").prints("old");
+    assert_eq!(member_until(&home, "alpha", "current", is_current).await.cell, "alpha");
+    gamma.control_start().await;
+    member_until(&home, "gamma", "current again", is_current).await;
+
+    home.finish().await;
+    gamma.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cell_goes_on_without_its_federation_and_another_process_takes_over() {
+    let mut home = home_start().await;
+    let gamma = member_start("gamma").await;
+    token_give(&home, &gamma, "gamma");
+    home.borough(&["cell", "join", "gamma", "--at", &gamma.grpc()]).await.ended(0);
+    member_until(&home, "gamma", "current", is_current).await;
+
+    // With the federation killed, the cell admits, places and scales as before.
+    home.control_kill();
+    gamma
+        .run("web.yaml", "name: web\ncount: 1\ntask: {command: [sleep, '600']}\n")
+        .await
+        .prints("1/1 healthy");
+    gamma.borough(&["job", "scale", "web", "2"]).await.ended(0).prints("2/2 healthy");
+    home.control_start().await;
+    let seen = |member: &Member| {
+        is_current(member) && member.report.as_ref().is_some_and(|report| report.running == 2)
+    };
+    member_until(&home, "gamma", "current with the new tasks", seen).await;
+
+    // A federation that is only paused knows nothing in between, and says so afterwards.
+    home.control().signal(Signal::STOP).unwrap();
+    gamma.borough(&["job", "scale", "web", "1", "--yes"]).await.ended(0);
+    home.control().signal(Signal::CONT).unwrap();
+    let seen = |member: &Member| {
+        is_current(member) && member.report.as_ref().is_some_and(|report| report.running == 1)
+    };
+    member_until(&home, "gamma", "current with one task", seen).await;
+    home.finish().await;
+    gamma.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cell_joins_once_under_its_own_name_and_leaves_without_notice() {
+    let home = home_start().await;
+    let at = home.grpc();
+    let join = async |name: &str| home.borough(&["cell", "join", name, "--at", &at]).await;
+    join("alpha").await.ended(0);
+    let twice = join("alpha").await.ended(4);
+    twice.warns("cell alpha is a member").warns("borough cell rename-endpoint alpha --at HOST:PORT");
+    join("federation").await.ended(4).warns("is the home of the federation");
+    // Its gateways do not know it by that name.
+    join("omega").await.ended(0);
+    let refused =
+        member_until(&home, "omega", "refused", |member| member.health() == MemberHealth::Refused).await;
+    assert!(refused.problem.contains("omega"), "{refused:?}");
+
+    home.borough(&["cell", "cordon", "alpha"]).await.ended(0).prints("cordoned");
+    home.borough(&["cell", "label", "alpha", "region=eu", "zone=a"])
+        .await
+        .ended(0)
+        .prints("region=eu,zone=a");
+    home.borough(&["cell", "label", "alpha", "zone-"]).await.ended(0).prints("region=eu");
+    home.borough(&["cell", "rename-endpoint", "alpha", "--at", "127.0.0.1:1"]).await.ended(0);
+    member_until(&home, "alpha", "silent", |member| member.health() == MemberHealth::Silent).await;
+    home.borough(&["cell", "rename-endpoint", "alpha", "--at", &at]).await.ended(0);
+    let back = member_until(&home, "alpha", "current", is_current).await;
+    assert!(back.cordoned && back.revision == 6, "{back:?}");
+    home.borough(&["cell", "uncordon", "alpha"]).await.ended(0);
+    home.borough(&["cell", "leave", "alpha"]).await.ended(0).prints("cell alpha has left the federation");
+    home.borough(&["cell", "leave", "alpha"]).await.ended(3).warns("borough cell members");
+    let events = home.borough(&["event", "list", "--cell", "federation"]).await.ended(0);
+    events.prints("member alpha").prints("joined: at").prints("left the federation");
+    let elsewhere = home.borough(&["cell", "members", "--federation", "nowhere"]).await.ended(3);
+    elsewhere.warns("borough dev --federation nowhere");
+    home.finish().await;
+}
