@@ -1,6 +1,7 @@
 # What the tests of this folder share. Each test sources it.
 # shellcheck shell=bash
 
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/borough"
 
 step() { printf '\n== %s (%s)\n' "$*" "$(date -u +%H:%M:%S)"; }
 
