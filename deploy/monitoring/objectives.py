@@ -46,7 +46,7 @@ OBJECTIVES = {
         "summary": "No gateway answers",
         "good": [('up{job="borough-gateway",instance="a"}', "1x500"), ('up{job="borough-gateway",instance="b"}', "0x500")],
         "fast": [('up{job="borough-gateway",instance="a"}', "0x500"), ('up{job="borough-gateway",instance="b"}', "0x500")],
-        "slow": [('up{job="borough-gateway",instance="a"}', "1x428 0 1x25")],
+        "slow": [('up{job="borough-gateway",instance="a"}', "1x425 0 1x28")],
     },
     "names": {
         "alert": "BoroughNamesStale",
@@ -55,7 +55,7 @@ OBJECTIVES = {
         "summary": "Name services show endpoints of a cell that are more than 5 s old",
         "good": [('borough_names_age_milliseconds{cell="alpha"}', "300x500")],
         "fast": [('borough_names_age_milliseconds{cell="alpha"}', "60000x500")],
-        "slow": [('borough_names_age_milliseconds{cell="alpha"}', "300x428 60000 300x25")],
+        "slow": [('borough_names_age_milliseconds{cell="alpha"}', "300x425 60000 300x28")],
     },
 }
 
