@@ -245,7 +245,7 @@ fn place_text(row: &TaskRow) -> String {
 fn stop_text(reason: Option<StopReason>) -> &'static str {
     match reason {
         Some(StopReason::JobStopped) => "its job was stopped",
-        Some(StopReason::JobShrunk) => "its job was made smaller",
+        Some(StopReason::JobShrunk) => "its job no longer has this task",
         Some(StopReason::Restart) => "it is restarted",
         Some(StopReason::Unhealthy) => "its health check failed",
         Some(StopReason::Drained) => "its node is drained",

@@ -85,7 +85,8 @@ impl StopReason {
     pub fn text(self) -> &'static str {
         match self {
             Self::JobStopped => "its job was stopped",
-            Self::JobShrunk => "its job was scaled down",
+            // Also a canary, and what surges, once its rollout is over: the owner has scaled nothing.
+            Self::JobShrunk => "its job no longer has this task",
             Self::Restart => "it was to be restarted",
             Self::Unhealthy => "its health check failed",
             Self::Drained => "its node was drained",
@@ -108,6 +109,8 @@ impl StopReason {
         let is_of = |stop: &Self| {
             text.strip_prefix(stop.text()).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
         };
-        Self::ALL.into_iter().find(is_of)
+        // Rows of earlier versions have this text.
+        let shrunk = || (text == "its job was scaled down").then_some(Self::JobShrunk);
+        Self::ALL.into_iter().find(is_of).or_else(shrunk)
     }
 }

@@ -10,17 +10,19 @@ use crate::job::{FieldChange, JobSpec};
 /// and 10s. A field that a file leaves out has its default, if that is one value.
 pub fn file_diff(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
     let Ok(help) = field_help("") else { return Vec::new() };
-    let whole = |spec: &JobSpec| {
-        let mut file = spec.to_file();
-        if let Value::Object(fields) = &mut file {
+    let whole = |spec: &JobSpec| match spec.to_file() {
+        Value::Object(mut fields) => {
             // Its default follows from the kind.
             fields.insert("priority".to_owned(), spec.priority.into());
-            defaults_add(fields, &help);
+            fields
         }
-        file
+        // No spec is written otherwise.
+        _ => Map::new(),
     };
+    let (mut old, mut new) = (whole(old), whole(new));
+    defaults_add(&mut old, &mut new, &help);
     let mut changes = Vec::new();
-    value_diff(&mut changes, String::new(), Some(&whole(old)), Some(&whole(new)));
+    value_diff(&mut changes, String::new(), Some(&Value::Object(old)), Some(&Value::Object(new)));
     changes
 }
 
@@ -64,20 +66,23 @@ fn is_index(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Adds the defaults of absent fields, also of those in maps that are there.
-fn defaults_add(fields: &mut Map<String, Value>, help: &FieldHelp) {
+/// Adds the defaults of absent fields, also of those in maps that both files have. A map that only one of them has is
+/// shown as it is written.
+fn defaults_add(old: &mut Map<String, Value>, new: &mut Map<String, Value>, help: &FieldHelp) {
     for field in &help.inner {
         let name = field.name();
-        if !fields.contains_key(name)
-            && let Some(default) = field.default_value()
-        {
-            fields.insert(name.to_owned(), default);
+        for fields in [&mut *old, &mut *new] {
+            if !fields.contains_key(name)
+                && let Some(default) = field.default_value()
+            {
+                fields.insert(name.to_owned(), default);
+            }
         }
         // Entries of lists, and of maps by a free key, have no defaults of their own here.
-        if let Some(Value::Object(inner)) = fields.get_mut(name)
+        if let (Some(Value::Object(old)), Some(Value::Object(new))) = (old.get_mut(name), new.get_mut(name))
             && field.is_message()
         {
-            defaults_add(inner, field);
+            defaults_add(old, new, field);
         }
     }
 }
@@ -131,6 +136,8 @@ mod tests {
                 vec!["count 1 3", r#"drain_delay "0s" "2s""#],
             ),
             (serde_json::json!({"priority": 250}), vec!["priority 200 250"]),
+            // Nobody has written the defaults within it.
+            (serde_json::json!({"update": {"canaries": 1}}), vec![r#"update - {"canaries":1}"#]),
             (
                 serde_json::json!({"task": {"resources": {"cpu": "2"}}}),
                 vec![r#"task.resources.cpu "100m" 2"#],

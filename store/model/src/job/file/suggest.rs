@@ -4,12 +4,15 @@
 pub fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);
-    let scored =
-        candidates.iter().map(|candidate| (strsim::damerau_levenshtein(&word, candidate), *candidate));
+    let scored = candidates
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &plain(candidate)), *candidate));
     let (distance, candidate) = scored.min()?;
-    let prefix = word.len() >= 3 && candidates.iter().filter(|name| name.starts_with(&word)).count() == 1;
-    if prefix {
-        return candidates.iter().find(|name| name.starts_with(&word)).copied();
+    let mut begun = candidates.iter().filter(|name| plain(name).starts_with(&word));
+    if word.len() >= 3
+        && let (Some(only), None) = (begun.next(), begun.next())
+    {
+        return Some(only);
     }
     (distance <= (candidate.len() / 3).max(1)).then_some(candidate)
 }
@@ -28,5 +31,8 @@ mod tests {
         assert_eq!(nearest("gpu", &fields), Some("cpu"));
         assert_eq!(nearest("bandwidth", &fields), None);
         assert_eq!(nearest("", &fields), None);
+        let methods = ["StopJob", "StopTask"];
+        assert_eq!(nearest("StopJbo", &methods), Some("StopJob"));
+        assert_eq!(nearest("stopt", &methods), Some("StopTask"));
     }
 }
