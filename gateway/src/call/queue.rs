@@ -5,9 +5,9 @@ use parking_lot::Mutex;
 use tokio::sync::futures::Notified;
 use tokio::sync::{MutexGuard, Notify};
 
-/// Kinds of refusals of the 5 s between two writes. A hostile caller then fills 12 MB of the audit in a day, and all of
-/// them 400 MB.
-const BOUNDS: RefusalBounds = RefusalBounds { of_a_caller: 3, in_all: 100 };
+/// Kinds of refusals of the 5 s between two writes. A hostile caller then fills 32 MB of the audit in a day, and all of
+/// them 400 MB. So a single one cannot push out 90 days of a whole audit of 4 GiB.
+const BOUNDS: RefusalBounds = RefusalBounds { of_a_caller: 8, in_all: 100 };
 /// Commands between two writes. A gateway has fewer streams.
 const COMMANDS_MAX: usize = 4_096;
 
@@ -56,5 +56,38 @@ impl AuditQueue {
             calls.extend(waiting.refusals.take());
         }
         calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::audit::AuditRefusal;
+
+    use super::*;
+
+    fn refused(method: u32) -> AuditedCall {
+        AuditedCall {
+            method: format!("JobService/M{method}"),
+            by: "user/eve".to_owned(),
+            user: None,
+            from: None,
+            request: None,
+            object: None,
+            revisions: None,
+            refused: Some(AuditRefusal { code: "NOT_FOUND".to_owned(), reason: String::new(), times: 1 }),
+        }
+    }
+
+    /// The number is in `docs/access.md`.
+    #[tokio::test]
+    async fn eight_kinds_of_refusals_of_a_caller_are_told_apart() {
+        let documented = include_str!("../../../docs/access.md");
+        assert!(documented.contains("eight kinds of refusals of one caller apart"), "the number has changed");
+        let queue = AuditQueue::default();
+        (0..10).for_each(|method| queue.refused(refused(method)));
+        let written = queue.to_write().await;
+        let others: Vec<_> = written.iter().filter(|call| call.method == "other").collect();
+        assert_eq!((written.len(), others.len()), (9, 1));
+        assert_eq!(others[0].refused.as_ref().map(|refused| refused.times), Some(2));
     }
 }
