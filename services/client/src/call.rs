@@ -266,6 +266,10 @@ impl Client {
         if let Some(what) = foreign_answer(status) {
             return ClientError::NotGateway { gateways, what };
         }
+        // A gateway says what it refuses. This is the answer of gRPC itself, such as on a port for xDS.
+        if status.code() == tonic::Code::Unimplemented && status.message().is_empty() {
+            return ClientError::NotGateway { gateways, what: OTHER_GRPC };
+        }
         if status.code() == tonic::Code::Unauthenticated {
             let refusal = Box::new(GatewayRefusal::from_status(status));
             return ClientError::TokenRefused { gateways, token: self.config().token_named(), refusal };
@@ -290,6 +294,9 @@ fn is_read(method: &str) -> bool {
 
 /// Of what speaks no gRPC.
 const NO_GATEWAY: &str = "no gateway, but a web server or another service";
+
+/// Of what speaks gRPC and does not know the method.
+const OTHER_GRPC: &str = "no gateway, or one of an earlier version";
 
 /// What answers instead of the gRPC port of a gateway; `None` if the status may be one of a gateway, or if nothing
 /// answers.
