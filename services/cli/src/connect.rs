@@ -92,7 +92,7 @@ pub(crate) fn place(global: &Global, client: &Client) -> Result<Option<String>, 
 
 /// The failure to reach the gateway of a context, with the context and its file.
 pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failure {
-    let failure = encryption_explained(global, failure);
+    let failure = port_explained(global, encryption_explained(global, failure));
     let chosen = context(global).ok().flatten();
     let known =
         chosen.and_then(|chosen| Some((context_settings(global, &chosen).ok()?, chosen, context_path()?)));
@@ -108,6 +108,35 @@ pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failur
         return failure;
     }
     failure.with_hint("borough context list; to use another one: borough context use NAME")
+}
+
+/// The ports on which other services of a cell listen unless they are told otherwise, and what each answers.
+const OTHER_PORTS: [(u16, &str); 6] = [
+    (7401, "HTTP of a gateway"),
+    (7402, "HTTP of a scheduler"),
+    (7403, "HTTP of a controller"),
+    (7404, "HTTP of a name service"),
+    (7405, "xDS of a name service"),
+    (7453, "DNS of a name service"),
+];
+
+/// What listens on the port of an address by default, if that is no gateway.
+fn other_port(gateway: &str) -> Option<String> {
+    let port: u16 = gateway.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()?;
+    let (_, what) = OTHER_PORTS.into_iter().find(|(known, _)| *known == port)?;
+    Some(format!("by default, port {port} is for {what}, and 7400 for a gateway"))
+}
+
+/// Adds what listens on the port of a gateway that does not answer as one.
+fn port_explained(global: &Global, failure: Failure) -> Failure {
+    // What refuses connections is nothing, and the HTTP port of a gateway says what it is.
+    let is_known =
+        ["refused", "has no address", "is the HTTP port"].iter().any(|part| failure.message().contains(part));
+    let Some(settings) = settings(global).ok().filter(|_| !is_known) else { return failure };
+    let named = settings.gateways.iter().filter(|gateway| failure.message().contains(gateway.as_str()));
+    let mut details = failure.details().to_vec();
+    details.extend(named.filter_map(|gateway| other_port(gateway)));
+    failure.with_details(details)
 }
 
 /// Returns true if the host of an address is this machine.
@@ -307,5 +336,19 @@ mod tests {
             assert_eq!(own(&[other]), None, "{other}");
         }
         assert_eq!(own(&["localhost:7400", "example.org:7400"]), None, "one of them is foreign");
+    }
+
+    #[test]
+    fn what_listens_on_a_port_by_default_is_named() {
+        let of = |gateway: &str| other_port(gateway).unwrap_or_default();
+        assert_eq!(
+            of("127.0.0.1:7453"),
+            "by default, port 7453 is for DNS of a name service, and 7400 for a gateway"
+        );
+        assert!(of("http://gate-1:7404/").contains("7404 is for HTTP of a name service"));
+        assert!(of("[::1]:7405").contains("7405 is for xDS of a name service"));
+        for other in ["127.0.0.1:7400", "gate-1", "gate-1:http", ""] {
+            assert_eq!(of(other), "", "{other}");
+        }
     }
 }

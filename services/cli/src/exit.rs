@@ -14,6 +14,8 @@
 //! | 130 | interrupted |
 //! | 255 | `job plan`, `store check` and `task exec`: the verb failed. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
+use std::time::Duration;
+
 use borough_client::{ClientError, GatewayAbsence, GatewayRefusal};
 
 /// A code of the table above.
@@ -192,7 +194,12 @@ impl From<&ClientError> for Failure {
 
 /// What is said once while no gateway answers: which ones, and for how long the program tries.
 pub fn absence_text(absence: &GatewayAbsence) -> String {
-    let text = match absence.gives_up_in {
+    absence_text_within(absence, None)
+}
+
+/// The same, if the program tries no longer than `left`.
+pub fn absence_text_within(absence: &GatewayAbsence, left: Option<Duration>) -> String {
+    let text = match absence.gives_up_in.into_iter().chain(left).min() {
         Some(left) => format!("trying again for {}", humantime::format_duration(tenths(left))),
         None => "trying again until one does".to_owned(),
     };
@@ -200,9 +207,9 @@ pub fn absence_text(absence: &GatewayAbsence) -> String {
 }
 
 /// A time that nobody reads in nanoseconds: the next tenth of a second.
-pub(crate) fn tenths(time: std::time::Duration) -> std::time::Duration {
+pub(crate) fn tenths(time: Duration) -> Duration {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    std::time::Duration::from_millis(millis.div_ceil(100).saturating_mul(100))
+    Duration::from_millis(millis.div_ceil(100).saturating_mul(100))
 }
 
 /// What to run about an agent that is away.
@@ -325,6 +332,19 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_tries_no_longer_than_it_lasts() {
+        let error = std::sync::Arc::new(ClientError::NoGateway);
+        let absence = GatewayAbsence { error, gives_up_in: Some(Duration::from_secs(57)) };
+        let of = |left: Option<u64>| absence_text_within(&absence, left.map(Duration::from_secs));
+        assert!(of(None).ends_with("; trying again for 57s") && absence_text(&absence) == of(None));
+        assert!(of(Some(3)).ends_with("; trying again for 3s"));
+        assert!(of(Some(600)).ends_with("; trying again for 57s"));
+        let patient = GatewayAbsence { gives_up_in: None, ..absence.clone() };
+        let text = absence_text_within(&patient, Some(Duration::from_secs(3)));
+        assert!(text.ends_with("; trying again for 3s"), "{text}");
+    }
 
     #[test]
     fn the_numbers_are_those_of_the_table() {

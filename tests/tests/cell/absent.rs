@@ -1,6 +1,7 @@
 //! No gateway answers while a verb waits or follows: a remark says so, and the verb goes on as soon as one answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use borough_tests::{TestCell, options, until};
 
@@ -45,6 +46,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
         waits.until_warned("s; the job goes on\n").await;
     }
     let (_, warned) = limited.ended_with(5).await;
+    assert!(tries_for(&warned) <= 45, "no longer than it waits: {warned}");
     let end = format!(
         "tester/waits: 0/1 healthy, 1 pending; the wait ended after 45s; no gateway answers at {address} (Connection \
          refused); the job goes on\nhint: borough job status tester/waits\n"
@@ -66,6 +68,68 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     output.ended().await;
     drop((events.end().await, names.end().await));
     relayed.abort();
+    cell.finish().await;
+}
+
+/// For how many whole seconds a wait says that it tries again. It says less than a minute.
+fn tries_for(warned: &str) -> u64 {
+    let (_, behind) = warned.split_once("trying again for ").expect(warned);
+    behind.split('s').next().unwrap_or_default().parse().expect(warned)
+}
+
+/// While no gateway answers, nobody knows whether a job makes progress.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_progress_deadline_without_a_gateway_blames_the_gateway() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let (address, relayed) = relay(cell.grpc()).await;
+    let token = cell.root().join("token").display().to_string();
+    let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
+    let file = cell.file("waits.yaml", WAITS);
+    let run = ["job", "run", &file, "--progress-deadline", "25s"];
+    let waits = Following::start(&cell, "waits", &[&common[..], &run[..]].concat());
+    waits.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
+    relayed.abort();
+    let (_, warned) = waits.ended_with(5).await;
+    assert!(tries_for(&warned) <= 25, "{warned}");
+    let end = format!(
+        "tester/waits: 0/1 healthy, 1 pending; the progress deadline of 25s has passed, and no gateway answers at \
+         {address} (Connection refused); the job goes on\n"
+    );
+    assert!(warned.contains(&end), "{warned}");
+    cell.borough(&["job", "stop", "waits"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// A list that is watched says of each outage once that no gateway answers, and where it asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_watched_list_says_once_that_no_gateway_answers() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = cell.file("waits.yaml", WAITS);
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    let (address, relayed) = relay(cell.grpc()).await;
+    let token = cell.root().join("token").display().to_string();
+    let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
+    let list = Following::start(&cell, "list", &[&common[..], &["job", "list", "-w", "-o", "json"]].concat());
+    list.until_shown("waits").await;
+    // The list is read again before its stream has said that no gateway answers: the stream says it later.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    relayed.abort();
+    let told = format!(
+        "no gateway answers at {address} (Connection refused); the watch goes on as soon as one answers\n"
+    );
+    list.until_warned(&told).await;
+    // As long as the stream takes to say it, too.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let relayed = relay_at(&address, cell.grpc()).await;
+    list.until_warned("a gateway answers again; the watch goes on\n").await;
+    cell.borough(&["job", "label", "waits", "seen=again"]).await.ended(0);
+    list.until_shown("again").await;
+    let warned = list.warned();
+    drop(list.end().await);
+    assert_eq!(warned.matches("no gateway answers").count(), 1, "{warned}");
+    assert_eq!(warned.matches("a gateway answers again").count(), 1, "{warned}");
+    relayed.abort();
+    cell.borough(&["job", "stop", "waits"]).await.ended(0);
     cell.finish().await;
 }
 

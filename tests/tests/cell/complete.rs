@@ -61,6 +61,12 @@ borough job stop -l ti => tier=
 borough node cordon -l arc => arch=
 borough task signal typed-web/0 WIN => WINCH
 borough task signal typed-web/0 sigte => sigterm
+borough quota set ann --band prod => production
+borough auth grant user/ann --role view => viewer
+borough cell set --profile best => best-fit
+borough audit list --method StopJ => StopJob
+borough job logs typed-web --helper sid => side
+borough node untaint alpha-1 typ => typed:no_schedule
 borough explain task.resources.mem => task.resources.memory
 borough job sta => status
 borough job run --det => --detach
@@ -99,8 +105,10 @@ async fn typed_in(cell: &TestCell, shell: &[&str], script: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_tab_completes_the_names_of_the_cell_in_every_shell_that_is_here() {
     let cell = TestCell::start(options!().nodes(1)).await;
-    let text = "name: typed-web\nlabels: {tier: web}\ntask: {command: [sleep, 600], resources: {cpu: 10m}, grace: 100ms}\n";
+    let text = "name: typed-web\nlabels: {tier: web}\ntask: {command: [sleep, 600], resources: {cpu: 10m}, grace: 100ms, \
+                helpers: [{name: side, when: beside, command: [sleep, 600]}]}\n";
     cell.run("web.yaml", text).await;
+    cell.borough(&["node", "taint", "alpha-1", "typed:no_schedule"]).await.ended(0);
     let source = "source <(borough completion";
     typed_in(&cell, &["bash", "--norc", "--noprofile", "-i"], &format!("{source} bash)")).await;
     if is_here("zsh") {

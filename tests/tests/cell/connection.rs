@@ -52,6 +52,14 @@ async fn each_port_tells_a_client_of_the_other_what_it_is() {
     let asked = with_gateway(&cell, &cell.http(), &words).await.ended(5);
     let expected = format!("{} is the HTTP port of a gateway; accepted: the gRPC port", cell.http());
     assert!(asked.stderr.contains(&expected), "{asked:?}");
+    // The ports of the name service: xDS answers gRPC, and the others close the connection.
+    let banner = std::fs::read_to_string(cell.log()).unwrap_or_default();
+    let xds = banner.split_once(", xDS ").and_then(|(_, behind)| behind.lines().next());
+    let xds = xds.expect("the banner has the port").to_owned();
+    let asked = with_gateway(&cell, &xds, &words).await.ended(5);
+    asked.warns(&format!(
+        "{xds} is no gateway, or one of an earlier version; accepted: the gRPC port of a gateway"
+    ));
     for token in [None, Some(cell.token())] {
         let (status, body) = http_get(&cell.grpc(), "/metrics", token.as_deref()).await.unwrap();
         assert_eq!(status, 415);

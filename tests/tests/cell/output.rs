@@ -95,6 +95,11 @@ impl Following {
         Self::text(&self.out)
     }
 
+    /// What it has remarked.
+    pub(crate) fn warned(&self) -> String {
+        Self::text(&self.err)
+    }
+
     /// Ends it, and returns its output.
     pub(crate) async fn end(mut self) -> String {
         self.child.kill().await.unwrap();

@@ -74,6 +74,14 @@ async fn an_operator_limits_a_user_and_admission_keeps_to_it() {
     cell.borough(&["job", "scale", "web", "4"]).await.ended(0);
     let history = cell.borough(&["quota", "history", "tester", "--band", "production"]).await.ended(0);
     history.prints("user/tester").prints("tasks 3, cpu 200m").prints("no limit");
+    // Without a band, those of all bands. What is not there cannot be taken away.
+    cell.borough(&["quota", "set", "tester", "--band", "batch", "--tasks", "7"]).await.ended(0);
+    let all = cell.borough(&["quota", "history", "tester", "-o", "json"]).await.ended(0).json();
+    let bands: Vec<&str> =
+        all.as_array().unwrap().iter().map(|line| line["band"].as_str().unwrap()).collect();
+    assert_eq!((bands[0], bands.contains(&"production")), ("batch", true), "{bands:?}");
+    let again = cell.borough(&[&remove[..], &["--yes"]].concat()).await.ended(3);
+    again.warns("error: user tester has no quota in production; nothing was changed");
     cell.finish().await;
 }
 

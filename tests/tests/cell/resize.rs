@@ -106,6 +106,31 @@ async fn other_amounts_reach_running_tasks_in_place_up_and_down() {
     cell.finish().await;
 }
 
+/// Canaries try other amounts, too: the plan says so, and the running tasks get them in place after the promotion.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn canaries_try_other_amounts_before_running_tasks_get_them() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let update = "update: {healthy_after: 300ms, canaries: 1}\n";
+    cell.run("web.yaml", &web(SLEEPS, "10m", "32MiB", update)).await;
+    let before = healthy(&cell).await;
+    let file = cell.file("web.yaml", &web(SLEEPS, "20m", "64MiB", update));
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    plan.prints("1 canary first, task 2; once it is healthy and promoted:\nno attempt is replaced\nresize tasks 0-1 in place");
+    let ran = cell.borough(&["job", "run", &file]).await.ended(0);
+    ran.prints("1 canary is healthy with version 2; to go on: borough rollout promote tester/web");
+    let owned = |tasks: &[Task]| tasks.iter().filter(|task| task.index < 2).cloned().collect::<Vec<_>>();
+    let tried = cell.tasks_until("web", "two healthy tasks and a canary", |tasks| is_up(tasks, 3)).await;
+    assert_eq!(
+        (processes(&owned(&tried)), charges(&owned(&tried))),
+        (processes(&before), vec![(10, 32 * MIB); 2])
+    );
+    cell.borough(&["rollout", "promote", "web"]).await.ended(0);
+    let resized = |tasks: &[Task]| charges(&owned(tasks)) == [(20, 64 * MIB); 2];
+    let after = cell.tasks_until("web", "two resized tasks", resized).await;
+    assert_eq!(processes(&owned(&after)), processes(&before), "the processes go on");
+    cell.finish().await;
+}
+
 /// Keeps 40 MB of memory, then writes a line and goes on.
 const HOLDS: &str = "x=$(head -c 40000000 /dev/zero | tr \"\\0\" x); echo holds; while :; do sleep 1; done";
 

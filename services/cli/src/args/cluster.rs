@@ -3,11 +3,13 @@
 use borough_proto::bounds::{
     AUDIT_RETENTION_MS, ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS,
 };
-use borough_proto::v1::{FailureDomains, LabelMatch};
+use borough_proto::v1::FailureDomains;
 use clap::{Args, Subcommand};
 
 use super::JobTarget;
-use super::list::{ListArguments, NodeStateOrCondition, WatchArguments, label_match, node_state};
+use super::list::{
+    LabelConditions, ListArguments, NodeStateOrCondition, WatchArguments, label_conditions, node_state,
+};
 use super::member::{
     JOIN_NOTES, LEAVE_NOTES, MemberAddress, MemberJoin, MemberLabelArguments, MemberList, MemberTarget,
 };
@@ -39,8 +41,8 @@ pub struct NodeChoice {
     #[arg(value_parser = node_name)]
     pub nodes: Vec<String>,
     /// Instead of NODE: every node with labels or attributes like this; lists them and asks
-    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-    pub label: Vec<LabelMatch>,
+    #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelConditions>,
 }
 
 /// The name of one node among several. A time is none, so that `--force 5m` does not force at once.
@@ -59,8 +61,8 @@ pub enum NodeVerb {
     /// List the nodes
     List {
         /// List only nodes with labels like this
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelConditions>,
         /// List only nodes with one of these words in STATE, with commas between, such as lost,cordoned [default: all]
         #[arg(long, value_parser = node_state, value_name = "STATES", value_delimiter = ',')]
         state: Vec<NodeStateOrCondition>,
@@ -93,8 +95,8 @@ pub enum NodeVerb {
         #[arg(required_unless_present = "label", value_parser = super::taint::taint, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::Taint>,
         /// Instead of NODE: every node with labels or attributes like this; lists them and asks
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelConditions>,
     },
     /// Remove taints from a node
     #[command(override_usage = "borough node untaint [OPTIONS] <NODE|--label> <TAINT>...")]
@@ -110,8 +112,8 @@ pub enum NodeVerb {
         )]
         taints: Vec<borough_proto::v1::TaintMatch>,
         /// Instead of NODE: every node with labels or attributes like this; lists them and asks
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelConditions>,
     },
     /// Set and remove labels of a node, which constraints of jobs read like attributes
     #[command(after_help = NODE_LABEL_NOTES, override_usage = "borough node label [OPTIONS] <NODE|--label> <LABEL>...")]
@@ -123,8 +125,8 @@ pub enum NodeVerb {
         #[arg(required_unless_present = "label", value_parser = super::label::label, value_name = "LABEL")]
         changes: Vec<super::LabelArgument>,
         /// Instead of NODE: every node with labels or attributes like this; lists them and asks
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelConditions>,
     },
     /// Forget a node that is gone for good: drained or lost, without tasks, and with its agent ended
     #[command(after_help = REMOVE_NOTES)]
@@ -324,8 +326,8 @@ pub enum NameVerb {
         #[arg(short, long, conflicts_with = "target")]
         all: bool,
         /// List only endpoints of jobs with labels like this
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelConditions>,
         #[command(flatten)]
         list: ListArguments,
     },
@@ -358,13 +360,17 @@ pub(crate) const EVENTS_MAX: u32 = 10_000;
 /// Verbs on events.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
-    /// List the newest events
+    /// List what has happened: the newest 100 events, the newest last
+    #[command(after_help = EVENT_NOTES)]
     List {
         #[command(flatten)]
         filter: EventFilter,
-        /// List at most this many, 1 to 10000
-        #[arg(long, default_value_t = 100, value_name = "N", value_parser = whole(1..=EVENTS_MAX))]
-        limit: u32,
+        /// List only events of the last so much time, such as 15m or 7d [default: however old they are]
+        #[arg(long, value_name = "TIME", value_parser = super::number::delay)]
+        since: Option<std::time::Duration>,
+        /// List at most this many, the newest ones, 1 to 10000 [default: 100, with --since 10000]
+        #[arg(long, value_name = "N", value_parser = whole(1..=EVENTS_MAX))]
+        limit: Option<u32>,
         #[command(flatten)]
         watching: WatchArguments,
     },
@@ -373,6 +379,19 @@ pub enum EventVerb {
         #[command(flatten)]
         filter: EventFilter,
     },
+}
+
+/// How far back events go.
+const EVENT_NOTES: &str = "The cell keeps events for as long as its journal: an hour unless it says otherwise, see \
+    borough cell status.";
+
+/// Events that are listed without `--limit` and without `--since`.
+const EVENTS_DEFAULT: u32 = 100;
+
+/// The most events of a list: all of a time, unless the user says how many.
+pub(crate) fn events_limit(limit: Option<u32>, since: Option<std::time::Duration>) -> u32 {
+    let all = if since.is_some() { EVENTS_MAX } else { EVENTS_DEFAULT };
+    limit.unwrap_or(all)
 }
 
 /// Which events.
@@ -385,6 +404,6 @@ pub struct EventFilter {
     #[arg(long, value_name = "NODE", conflicts_with = "job")]
     pub node: Option<String>,
     /// Show only events of jobs and nodes with labels like this at present, and of the tasks of such jobs
-    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-    pub label: Vec<LabelMatch>,
+    #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelConditions>,
 }

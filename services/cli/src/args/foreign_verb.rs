@@ -1,7 +1,7 @@
 //! Verbs of kubectl, nomad and docker, with the command of this program that does the same.
 
 /// Verbs without a noun, or below one: the command, and what it needs.
-const VERBS: [(&str, &str, &str); 52] = [
+const VERBS: [(&str, &str, &str); 53] = [
     ("abort", "job stop", "JOB"),
     ("alloc", "task status", "JOB/INDEX"),
     ("allocs", "task list", ""),
@@ -20,6 +20,7 @@ const VERBS: [(&str, &str, &str); 52] = [
     ("drain", "node drain", "NODE"),
     ("edit", "job edit", "JOB"),
     ("events", "event list", ""),
+    ("gc", "job purge --all-ended", ""),
     ("exec", "task exec", "JOB/INDEX -- COMMAND"),
     ("get", "job status", ""),
     ("history", "job history", "JOB"),
@@ -47,7 +48,7 @@ const VERBS: [(&str, &str, &str); 52] = [
     ("status", "job status", ""),
     ("stop", "job stop", "JOB"),
     ("submit", "job run", "FILE"),
-    ("system", "job purge", "JOB"),
+    ("system", "job purge --all-ended", ""),
     ("taint", "node taint", "NODE TAINT"),
     ("uncordon", "node uncordon", "NODE"),
     ("untaint", "node untaint", "NODE TAINT"),
@@ -124,6 +125,13 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         let (word, rest) = rest.split_first()?;
         return foreign_verb("", word, rest);
     }
+    if word == "scale" {
+        return Some(scale_command(rest)).filter(|_| matches!(noun, "" | "job"));
+    }
+    // `system gc` and `system prune` take nothing that this program needs.
+    if matches!(word, "gc" | "system") && matches!(noun, "" | "job") {
+        return Some("job purge --all-ended".to_owned());
+    }
     let shown = log_options(word, rest);
     // Options of another program, such as the `-f` of `apply -f web.yaml`.
     let mut rest: Vec<&str> = rest.iter().map(String::as_str).collect();
@@ -168,21 +176,60 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         rest.retain(|word| !is_file(word));
     }
     // `job revert` of nomad, and `rollout history` of kubectl.
-    let is_near = noun == "rollout" || (noun == "job" && command.starts_with("rollout"));
+    let is_attach = noun == "task" && word == "attach";
+    let is_near = is_attach || noun == "rollout" || (noun == "job" && command.starts_with("rollout"));
     if !noun.is_empty() && !is_near && !command.starts_with(noun) {
         return None;
     }
     // The output of one task.
     let of_task = rest.first().is_some_and(|first| is_task(first));
-    if *command == "job logs" && of_task {
+    if command.starts_with("job logs") && of_task {
         return Some(with_words(&format!("task logs{shown}"), &rest));
     }
-    let shown = if *command == "job logs" && shown.contains("--follow") { " --follow" } else { "" };
+    let command = command.trim_end_matches(" --follow");
+    let shown = if command == "job logs" && shown.contains("--follow") { " --follow" } else { "" };
     Some(with_needed(&format!("{command}{shown}"), &rest, needed))
+}
+
+/// Options that say to how many tasks a job is scaled.
+pub(super) const COUNT_OPTIONS: [&str; 2] = ["--count", "--replicas"];
+
+/// `job scale JOB COUNT`, also of `--replicas=3 deployment/web` of kubectl and of `web=3` of docker.
+pub(super) fn scale_command(words: &[String]) -> String {
+    let (mut names, mut count) = (Vec::new(), None);
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word.split_once('=') {
+            _ if COUNT_OPTIONS.contains(&word) => count = words.next(),
+            Some((option, value)) if COUNT_OPTIONS.contains(&option) => count = Some(value),
+            _ if word.starts_with('-') => {}
+            Some((job, value)) => {
+                names.push(job);
+                count = Some(value);
+            }
+            None if is_number(word) => count = Some(word),
+            None => names.push(word),
+        }
+    }
+    // `deployment web` of kubectl, also with a `/` between.
+    let name = match names.as_slice() {
+        [] => "JOB",
+        [kind, name, ..] if is_kind(kind) => name,
+        [name, ..] => match name.split_once('/') {
+            Some((kind, job)) if is_kind(kind) => job,
+            _ => name,
+        },
+    };
+    format!("job scale {name} {}", count.unwrap_or("COUNT"))
 }
 
 /// Programs whose whole command lines people type behind this one's name.
 const PROGRAMS: [&str; 4] = ["kubectl", "k", "nomad", "docker"];
+
+/// Whether a word is one for a kind of thing, such as `job` or `deployment`.
+pub(crate) fn is_kind(word: &str) -> bool {
+    noun_of(word).is_some()
+}
 
 fn noun_of(word: &str) -> Option<&'static str> {
     NOUNS.iter().find(|(known, _)| *known == word).map(|(_, noun)| *noun)
@@ -194,7 +241,7 @@ fn log_options(word: &str, rest: &[String]) -> String {
         return String::new();
     }
     let has = |names: [&str; 2]| rest.iter().any(|word| names.contains(&word.as_str()));
-    let follow = if has(["-f", "--follow"]) { " --follow" } else { "" };
+    let follow = if word == "attach" || has(["-f", "--follow"]) { " --follow" } else { "" };
     let previous = if has(["-p", "--previous"]) { " --previous" } else { "" };
     format!("{follow}{previous}")
 }
@@ -334,6 +381,18 @@ mod tests {
             ("kubectl get nodes", "node list"),
             ("nomad job stop web", ""),
             ("scale deployment/web 3", "job scale web 3"),
+            ("scale --replicas=3 deployment/web", "job scale web 3"),
+            ("scale --replicas 3 deployment web", "job scale web 3"),
+            ("scale --count 3 web", "job scale web 3"),
+            ("scale web=3", "job scale web 3"),
+            ("scale", "job scale JOB COUNT"),
+            ("attach web", "job logs --follow web"),
+            ("attach -it web/0", "task logs --follow web/0"),
+            ("attach", "job logs --follow JOB"),
+            ("system gc", "job purge --all-ended"),
+            ("system prune", "job purge --all-ended"),
+            ("docker system prune -a", "job purge --all-ended"),
+            ("gc", "job purge --all-ended"),
             ("logs web/0", "task logs web/0"),
             ("ps -a", "task list"),
             ("status", "job status"),
@@ -368,6 +427,11 @@ mod tests {
             ("job", "describe web", "job status web"),
             ("job", "ls", "job list"),
             ("task", "ps", "task list"),
+            ("task", "attach web/0", "task logs --follow web/0"),
+            ("job", "attach web", "job logs --follow web"),
+            ("job", "attach web/0", "task logs --follow web/0"),
+            ("job", "gc", "job purge --all-ended"),
+            ("node", "gc", ""),
             ("node", "get n1", "node status n1"),
             ("job", "apply web.yaml", "job run web.yaml"),
             ("job", "drain n1", ""),

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use borough_model::job::COUNT_MAX;
-use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
-use super::list::{JobLabels, ListArguments, ShownJobLabels, TaskOrJobState, label_match, task_or_job_state};
+use super::list::{
+    JobLabels, LabelConditions, ListArguments, ShownJobLabels, TaskOrJobState, label_conditions,
+    task_or_job_state,
+};
 use super::log::{AttemptChoice, attempt};
 use super::number::{time_within, timeout, whole};
 use super::target::TargetError;
@@ -52,9 +54,9 @@ pub enum JobVerb {
         #[arg(short, long)]
         ended: bool,
         /// List only jobs with labels like this
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', conflicts_with = "target")]
+        #[arg(short, long, value_parser = label_conditions, conflicts_with = "target")]
         #[arg(value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        label: Vec<LabelConditions>,
         /// Show only tasks, or list only jobs, in these states, with commas between [default: all]
         #[arg(long, value_parser = task_or_job_state, value_name = "STATES", value_delimiter = ',')]
         state: Vec<TaskOrJobState>,

@@ -3,9 +3,9 @@
 use borough_client::LabelChange;
 use borough_model::FieldError;
 use borough_model::node::label_check;
-use borough_proto::v1::LabelMatch;
 
 use super::JobTarget;
+use super::list::LabelConditions;
 use super::target::TargetError;
 
 const ACCEPTED: &str = "accepted: KEY=VALUE to set a label, KEY- to remove it";
@@ -56,7 +56,7 @@ impl<N, C> NameOrChange<N, C> {
     pub(crate) fn apart(
         first: Option<Self>,
         rest: Vec<C>,
-        selector: &[LabelMatch],
+        selector: &[LabelConditions],
         noun: &str,
     ) -> Result<(Option<N>, Vec<C>), String> {
         let change = match first {

@@ -30,8 +30,8 @@ pub struct WatchArguments {
 #[derive(Clone, Debug, Default, Args)]
 pub struct JobLabels {
     /// Instead of one: all of jobs of yours with labels like this; lists them and asks
-    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-    pub label: Vec<LabelMatch>,
+    #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelConditions>,
     /// With --label: of the jobs of every user
     #[arg(short, long, requires = "label")]
     pub all: bool,
@@ -41,8 +41,8 @@ pub struct JobLabels {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ShownJobLabels {
     /// Instead of names: every job of yours with labels like this
-    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-    pub label: Vec<LabelMatch>,
+    #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelConditions>,
     /// With --label: the jobs of every user
     #[arg(short, long, requires = "label")]
     pub all: bool,
@@ -52,6 +52,53 @@ impl From<ShownJobLabels> for JobLabels {
     fn from(ShownJobLabels { label, all }: ShownJobLabels) -> Self {
         Self { label, all }
     }
+}
+
+/// A value of `--label`: conditions with commas between. A comma of a value has a backslash before it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LabelConditions(Vec<LabelMatch>);
+
+/// All conditions of a command line.
+pub(crate) fn conditions_of(values: &[LabelConditions]) -> Vec<LabelMatch> {
+    values.iter().flat_map(|LabelConditions(conditions)| conditions).cloned().collect()
+}
+
+/// Reads a value of `--label`.
+pub(super) fn label_conditions(text: &str) -> Result<LabelConditions, String> {
+    let conditions = conditions_apart(text).into_iter().map(|condition| label_match(&condition));
+    let several = text.contains(',');
+    conditions.collect::<Result<_, _>>().map(LabelConditions).map_err(|refusal| {
+        if several && refusal.starts_with("accepted: KEY") {
+            format!("{refusal}; a comma within a value: {COMMA}")
+        } else {
+            refusal
+        }
+    })
+}
+
+/// A comma that ends no condition.
+pub(crate) const COMMA: &str = r"\,";
+
+/// The conditions of a text, without the backslashes before their commas.
+fn conditions_apart(text: &str) -> Vec<String> {
+    let mut conditions = vec![String::new()];
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (taken, is_end) =
+            if rest.starts_with(COMMA) { (COMMA.len(), false) } else { (first.len_utf8(), first == ',') };
+        match conditions.last_mut() {
+            _ if is_end => conditions.push(String::new()),
+            Some(condition) => condition.push(if taken == first.len_utf8() { first } else { ',' }),
+            None => {}
+        }
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    conditions
+}
+
+/// A value of a label as `--label` takes it.
+pub(crate) fn condition_value(value: &str) -> String {
+    value.replace(',', COMMA)
 }
 
 /// One condition of `--label`. `==` is `=`, as Kubernetes has it.
@@ -233,6 +280,22 @@ mod tests {
         }
         assert!(of("x y=1").unwrap_err().starts_with("has the key \"x y\"; accepted: 1 to 128 of "));
         assert!(of("a=b\nc").unwrap_err().starts_with("has the value \"b\\nc\"; accepted: at most "));
+    }
+
+    #[test]
+    fn a_comma_of_a_value_has_a_backslash_before_it() {
+        let of = |text: &str| {
+            let conditions = conditions_of(&[label_conditions(text).unwrap()]);
+            conditions.into_iter().map(|is| (is.key, is.value)).collect::<Vec<_>>()
+        };
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(of("a=x,b=y"), [pair("a", "x"), pair("b", "y")]);
+        assert_eq!(of(r"a=x\,y,b=z"), [pair("a", "x,y"), pair("b", "z")]);
+        assert_eq!(of(&format!("a={}", condition_value("x,y"))), [pair("a", "x,y")]);
+        assert_eq!(of(r"a=x\y"), [pair("a", r"x\y")]);
+        let refused = label_conditions("a=x,y").unwrap_err();
+        assert!(refused.ends_with(r"; a comma within a value: \,"), "{refused}");
+        assert!(!label_conditions("a").unwrap_err().contains("comma within"));
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::str::FromStr;
 use borough_client::JobRef;
 use borough_model::Name;
 use borough_model::merged::{MERGED_NAME_MAX, SHARE_WHOLE};
-use borough_proto::v1::LabelMatch;
 use clap::Args;
 
-use super::list::label_match;
+use super::list::{LabelConditions, label_conditions};
 use super::value_shown;
 
 /// How a service over labels behaves, with examples.
@@ -74,8 +73,8 @@ pub struct ServiceSet {
     #[arg(value_name = "NAME")]
     pub service: ServiceTarget,
     /// Take the jobs with labels like this, instead of those before
-    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-    pub label: Vec<LabelMatch>,
+    #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelConditions>,
     /// Give a job this part of the traffic in per cent, 0 to 100, or none: no share; repeat for more
     #[arg(long = "share", value_name = "JOB=PERCENT", value_parser = share)]
     pub shares: Vec<(String, JobSharePart)>,

@@ -39,15 +39,16 @@ pub use auth::{
     UserTokenArguments,
 };
 pub use ca::{CaIssueArguments, CaVerb};
-pub(crate) use cluster::EVENTS_MAX;
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,
     NodeVerb,
 };
+pub(crate) use cluster::{EVENTS_MAX, events_limit};
 pub use connections::ConnectionArguments;
 pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
+pub(crate) use foreign_verb::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;
 pub use job::{
     EditArguments, EvaluateArguments, FileArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments,
@@ -57,10 +58,12 @@ pub use job::{
 pub(crate) use label::label_change;
 pub use label::{LabelArgument, NameOrChange};
 pub use list::{
-    JobLabels, ListArguments, NodeStateOrCondition, ShownJobLabels, TaskOrJobState, TaskStateOrCondition,
-    WatchArguments,
+    JobLabels, LabelConditions, ListArguments, NodeStateOrCondition, ShownJobLabels, TaskOrJobState,
+    TaskStateOrCondition, WatchArguments,
 };
-pub(crate) use list::{job_state_names, node_state_names, task_state_names, task_states_apart};
+pub(crate) use list::{
+    condition_value, conditions_of, job_state_names, node_state_names, task_state_names, task_states_apart,
+};
 pub use log::{AttemptChoice, LogShowArguments};
 pub use member::{
     FederationArguments, FederationHome, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
@@ -70,6 +73,7 @@ pub(crate) use merged::shares_changed;
 pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
 pub(crate) use named::NamedTarget;
 pub use names::{NamesArguments, ZoneArguments};
+pub(crate) use quota::band_names;
 pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};

@@ -10,8 +10,10 @@ use super::list::ListArguments;
 
 /// What a quota counts.
 const QUOTA_NOTES: &str = "A quota counts what admitted tasks ask for, also those that wait for a node. It limits new \
-    jobs, larger counts and changed files. Tasks that are admitted stay, also beyond a smaller quota. Without a quota \
-    a user may admit anything.";
+    jobs, larger counts and changed files. Tasks that are admitted stay, also beyond a smaller quota.\n\n\
+    Nothing limits a user without a quota in a band. But once the cell has grants, such a user needs the right \
+    raise_priority for jobs of production and monitoring; a service is of production unless its file has a priority \
+    below 200. Batch work and best effort need neither.";
 
 /// Verbs on quotas.
 #[derive(Debug, Subcommand)]
@@ -32,8 +34,15 @@ pub enum QuotaVerb {
     Set(Box<QuotaSet>),
     /// Take the limits of a user in a band away
     Remove(QuotaTarget),
-    /// Show who changed the limits of a user in a band, when, and to what
-    History(QuotaTarget),
+    /// Show who changed the limits of a user, when, and to what: the last ten changes of each band
+    History {
+        /// The user's name
+        #[arg(id = "of_user", value_name = "USER")]
+        user: String,
+        /// batch (priority 100-199), production (200-299) or monitoring (300-399) [default: all three]
+        #[arg(long, value_parser = band, value_name = "BAND")]
+        band: Option<Band>,
+    },
 }
 
 /// A user in a band.
@@ -100,6 +109,11 @@ pub enum LimitTime {
 /// The words that `--band` takes.
 const BANDS: [(&str, Band); 3] =
     [("batch", Band::Batch), ("production", Band::Production), ("monitoring", Band::Monitoring)];
+
+/// The words that `--band` takes.
+pub(crate) fn band_names() -> impl Iterator<Item = &'static str> {
+    BANDS.iter().map(|(word, _)| *word)
+}
 
 fn band(text: &str) -> Result<Band, String> {
     let found = BANDS.iter().find(|(word, _)| *word == text);

@@ -1,10 +1,11 @@
 //! Verbs on single tasks.
 
 use borough_proto::signal::SIGNALS;
-use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
-use super::list::{JobLabels, ListArguments, TaskStateOrCondition, label_match, task_state};
+use super::list::{
+    JobLabels, LabelConditions, ListArguments, TaskStateOrCondition, label_conditions, task_state,
+};
 use super::log::{AttemptChoice, attempt};
 use super::{LogShowArguments, TaskTarget, WaitArguments, WhyTarget};
 
@@ -34,8 +35,8 @@ pub enum TaskVerb {
         #[arg(short, long)]
         ended: bool,
         /// List only tasks of jobs with labels like this
-        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-        label: Vec<LabelMatch>,
+        #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelConditions>,
         /// List only tasks in these states, with commas between [default: all but ended ones beyond the count]
         #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
         state: Vec<TaskStateOrCondition>,

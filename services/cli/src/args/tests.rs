@@ -265,3 +265,22 @@ fn failures_of_plan_and_exec_have_their_own_code() {
     assert_eq!(numbers("borough store export --store embedded:a --to -"), FailureNumbers::Table);
     assert_eq!(numbers("borough job run web.yaml"), FailureNumbers::Table);
 }
+
+#[test]
+fn events_of_a_time_are_all_listed_unless_the_user_says_how_many() {
+    let minute = Some(std::time::Duration::from_secs(60));
+    assert_eq!([events_limit(None, None), events_limit(None, minute)], [100, EVENTS_MAX]);
+    assert_eq!(events_limit(Some(7), minute), 7);
+}
+
+/// Who has no quota may not run everything.
+#[test]
+fn the_help_of_a_quota_says_what_holds_without_one() {
+    let mut root = Arguments::screens();
+    let set = root.find_subcommand_mut("quota").and_then(|verbs| verbs.find_subcommand_mut("set")).unwrap();
+    let help = set.render_help().to_string();
+    assert!(
+        help.contains("Nothing limits a user without a quota in a band. But once the cell has grants"),
+        "{help}"
+    );
+}

@@ -10,7 +10,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Arguments;
-use super::foreign_verb::foreign_verb;
+use super::foreign_verb::{COUNT_OPTIONS, foreign_verb, scale_command};
 use super::target::TargetError;
 use crate::exit::{Code, Failure};
 
@@ -201,9 +201,19 @@ impl UsageError<'_> {
         Some(words.join(" "))
     }
 
-    /// The command that has the option which this verb lacks. The history of a job goes nowhere by itself.
+    /// The command that has the option which this verb lacks. The history of a job goes nowhere by itself, and a count
+    /// is no option.
     fn own_option(&self) -> Option<String> {
         let option = self.text(ContextKind::InvalidArg);
+        if self.error.kind() == ErrorKind::UnknownArgument
+            && self.verb == "borough job scale"
+            && COUNT_OPTIONS.contains(&named(&option).as_str())
+        {
+            let words: Vec<String> =
+                self.line.iter().map(|word| word_shown(&word.to_string_lossy())).collect();
+            let behind = words.iter().position(|word| word == "scale").and_then(|at| words.get(at + 1..));
+            return Some(format!("borough {}", scale_command(behind.unwrap_or_default())));
+        }
         let is_history =
             self.error.kind() == ErrorKind::UnknownArgument && self.verb == "borough job history";
         let is_version =

@@ -10,7 +10,7 @@ use borough_proto::v1::LabelMatch;
 use futures::{Stream, StreamExt as _};
 
 use super::confirm::{Intent, Unattended, confirm};
-use crate::args::Global;
+use crate::args::{Global, condition_value};
 use crate::exit::{Code, Failure, tenths};
 use crate::output::{Printer, Progress, is_attended, tally};
 
@@ -112,8 +112,9 @@ fn names_text(names: &[&str]) -> String {
 
 /// A selector as a person types it in a shell.
 pub(super) fn selector_text(selector: &[LabelMatch]) -> String {
-    let one =
-        |LabelMatch { key, value, not }: &LabelMatch| format!("{key}{}={value}", if *not { "!" } else { "" });
+    let one = |LabelMatch { key, value, not }: &LabelMatch| {
+        format!("{key}{}={}", if *not { "!" } else { "" }, condition_value(value))
+    };
     let all = selector.iter().map(one).collect::<Vec<_>>().join(",");
     format!("'{}'", all.replace('\'', r"'\''"))
 }

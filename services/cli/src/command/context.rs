@@ -37,12 +37,14 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
             file.current = None;
             write(&file)?;
             printer.remark(&format!("no context is in use: {WITHOUT_CONTEXT}"));
+            overruled_remark(global, None, printer);
         }
         ContextVerb::Use { context_name: Some(name), .. } => {
             if !file.contexts.contains_key(&name) {
                 return Err(context_unknown(&file, &name));
             }
             printer.remark(&format!("context {name:?} is in use"));
+            overruled_remark(global, Some(&name), printer);
             file.current = Some(name);
             write(&file)?;
         }
@@ -58,6 +60,30 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
         }
     }
     Ok(Code::Done)
+}
+
+/// Says that a variable of the environment says where commands go, and counts before the context that is in use now.
+fn overruled_remark(global: &Global, used: Option<&str>, printer: &Printer) {
+    if let Some(variable) = overruling(global, used) {
+        printer.remark(&format!(
+            "but {variable} is set, and says where commands go, whatever context is in use; to go by the context: \
+             unset {variable}"
+        ));
+    }
+}
+
+/// The variable of the environment that counts before the context that is in use; `None`: none does.
+fn overruling(global: &Global, used: Option<&str>) -> Option<&'static str> {
+    let is_other = global.context.as_deref() != Some(used.unwrap_or_default());
+    let variables = [
+        (global.context.is_some() && is_other, global.sources.context, "BOROUGH_CONTEXT"),
+        (!global.gateway.is_empty(), global.sources.gateway, "BOROUGH_GATEWAY"),
+        (global.dir.is_some(), global.sources.dir, "BOROUGH_DIR"),
+    ];
+    let overrules = |(is_given, source, _): &(bool, OptionSource, &str)| {
+        *is_given && *source == OptionSource::Environment
+    };
+    variables.into_iter().find(overrules).map(|(_, _, variable)| variable)
 }
 
 /// Waits until no other command changes the contexts; `None` if there is no place for them.
@@ -149,6 +175,27 @@ fn write(file: &ContextFile) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Arguments;
+
+    #[test]
+    fn a_variable_that_counts_before_the_context_is_named() {
+        // A test must not set variables, so the line stands for them.
+        let of = |line: &str, used: Option<&str>| {
+            let mut global = Arguments::read(line.split_whitespace()).unwrap().global;
+            assert_eq!(overruling(&global, used), None, "an option counts for its own line");
+            let sources = &mut global.sources;
+            for source in [&mut sources.context, &mut sources.gateway, &mut sources.dir] {
+                *source = OptionSource::Environment;
+            }
+            overruling(&global, used)
+        };
+        assert_eq!(of("borough context list", Some("prod")), None);
+        assert_eq!(of("borough context list --dir d", Some("prod")), Some("BOROUGH_DIR"));
+        assert_eq!(of("borough context list --gateway g:1", Some("prod")), Some("BOROUGH_GATEWAY"));
+        assert_eq!(of("borough context list --context test", Some("prod")), Some("BOROUGH_CONTEXT"));
+        assert_eq!(of("borough context list --context prod", Some("prod")), None);
+        assert_eq!(of("borough context list --dir d", None), Some("BOROUGH_DIR"));
+    }
 
     #[test]
     fn who_removes_the_context_in_use_is_told_where_commands_go_now() {

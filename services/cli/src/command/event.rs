@@ -1,7 +1,10 @@
 //! `event list` and `event watch`.
 
+use std::time::Duration;
+
 use borough_client::{CellItem, Client, JobRef};
-use borough_proto::v1::{PageRequest, WatchFilter};
+use borough_kv::env::SystemClock;
+use borough_proto::v1::{Event, PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::event_log::EventLog;
@@ -9,7 +12,7 @@ use super::list::{NoRows, list_page};
 use super::selected::events_selected;
 use super::unknown::{job_awaited, node_awaited};
 use super::watch::{ANSWERS_AGAIN, WatchedView, list_watch};
-use crate::args::{EventFilter, EventVerb, Global, ListArguments};
+use crate::args::{EventFilter, EventVerb, Global, ListArguments, conditions_of, events_limit};
 use crate::connect;
 use crate::exit::{Code, Failure, absence_text};
 use crate::output::{ChangeView, EventView, Foreign, Printer, WatchedList};
@@ -17,17 +20,24 @@ use crate::output::{ChangeView, EventView, Foreign, Printer, WatchedList};
 pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        EventVerb::List { filter, limit, watching } => {
-            let chosen = filter.job.is_some() || filter.node.is_some() || !filter.label.is_empty();
-            events_selected(&client, &filter.label, printer).await?;
+        EventVerb::List { filter, since, limit, watching } => {
+            let limit = events_limit(limit, since);
+            let since_ms = since.map(|since| begin_ms(since, SystemClock::shared().wall_ms()));
+            let chosen = filter.job.is_some()
+                || filter.node.is_some()
+                || !filter.label.is_empty()
+                || since_ms.is_some();
+            events_selected(&client, &conditions_of(&filter.label), printer).await?;
             let filter = watch_filter(&filter, client.user());
             let none = NoRows { rows: "events", user: None, cell: client.cell(), chosen, others: &[] };
             if watching.watch {
                 let output = WatchedList::of_log(printer, none.text());
                 let log =
                     EventLog::new(&client, filter.clone(), limit, printer).on_screen(output.is_screen());
+                let is_late = |event: &Event| event.at_ms >= since_ms.unwrap_or(i64::MIN);
                 let fetch = async |page: PageRequest| {
-                    let events = log.read(page.limit).await?;
+                    let mut events = log.read(page.limit).await?;
+                    events.retain(is_late);
                     Ok(list_page::<_, EventView>(events, String::new()))
                 };
                 let listed = ListArguments { limit: Some(limit), watching, ..ListArguments::default() };
@@ -36,21 +46,35 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
             }
             let subject = filter.clone();
             let answer = client.event_list(filter, limit).await?;
-            let views: Vec<EventView> = answer.events.into_iter().map(EventView::from).collect();
+            let found = answer.events.len();
+            let oldest_ms = answer.events.iter().map(|event| event.at_ms).min();
+            let since_ms = since_ms.unwrap_or(i64::MIN);
+            let views = answer.events.into_iter().filter(|event| event.at_ms >= since_ms);
+            let views: Vec<EventView> = views.map(EventView::from).collect();
             if views.is_empty() {
                 subject_known(&client, &subject).await?;
             }
             printer.list(&views, &none.text())?;
-            if answer.trimmed && views.len() < usize::try_from(limit).unwrap_or(usize::MAX) {
+            let is_cut = found >= usize::try_from(limit).unwrap_or(usize::MAX);
+            // Events from before the time that is asked for are missed by nobody.
+            let reaches_back = oldest_ms.is_some_and(|oldest_ms| oldest_ms < since_ms);
+            if answer.trimmed && !is_cut && !reaches_back {
                 printer.remark("older events are no longer kept");
+            } else if is_cut && since.is_some() && !reaches_back {
+                printer.remark(&format!("older events of this time follow: these are the newest {found}"));
             }
         }
         EventVerb::Watch { filter } => {
-            events_selected(&client, &filter.label, printer).await?;
+            events_selected(&client, &conditions_of(&filter.label), printer).await?;
             watch(&client, watch_filter(&filter, client.user()), printer).await?;
         }
     }
     Ok(Code::Done)
+}
+
+/// When a time before `now_ms` begins.
+fn begin_ms(since: Duration, now_ms: i64) -> i64 {
+    now_ms.saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Fails if the job or the node of a list without events does not exist. Events of a purged job are kept for a while.
@@ -99,6 +123,6 @@ async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Resul
 fn watch_filter(filter: &EventFilter, caller: &str) -> WatchFilter {
     let job = filter.job.as_ref().map(|target| target.resolve(caller));
     let (user, job) = job.map(|job| (job.user, job.name)).unwrap_or_default();
-    let (node, selector) = (filter.node.clone().unwrap_or_default(), filter.label.clone());
+    let (node, selector) = (filter.node.clone().unwrap_or_default(), conditions_of(&filter.label));
     WatchFilter { user, job, node, selector, ..WatchFilter::default() }
 }

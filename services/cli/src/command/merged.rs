@@ -6,7 +6,7 @@ use borough_client::{Client, ClientError, JobRef};
 use borough_proto::v1::{JobShare, MergedService, PageRequest};
 
 use super::confirm::{Intent, confirm};
-use crate::args::{Global, ServiceSet, ServiceTarget, shares_changed};
+use crate::args::{Global, ServiceSet, ServiceTarget, conditions_of, shares_changed};
 use crate::exit::{Code, Failure};
 use crate::output::{MergedServiceView, MergedStatusView, Printer};
 
@@ -28,7 +28,7 @@ pub(super) async fn set(client: &Client, set: &ServiceSet, printer: &Printer) ->
         before.shares.into_iter().map(|share| (share.job, share.percent)).collect();
     let shares = shares_changed(shares, &set.shares).map_err(|text| Failure::new(Code::Usage, text))?;
     let shares = shares.into_iter().map(|(job, percent)| JobShare { job, percent }).collect();
-    let selector = if set.label.is_empty() { before.selector } else { set.label.clone() };
+    let selector = if set.label.is_empty() { before.selector } else { conditions_of(&set.label) };
     let done = client.merged_service_set(&service, selector, shares, before.revision).await;
     done.map_err(|error| Failure::from(error).with_fields_as(&OPTIONS))?;
     show(client, &service, printer).await

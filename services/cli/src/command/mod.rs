@@ -38,6 +38,7 @@ use crate::exit::{Code, Failure};
 use crate::jobfile;
 use crate::output::Printer;
 use crate::role;
+pub(crate) use audit::audited_methods;
 
 /// Runs the verb of the arguments.
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {

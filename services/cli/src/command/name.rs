@@ -9,7 +9,7 @@ use super::merged;
 use super::selected::jobs_selected;
 use super::unknown::job_awaited;
 use super::watch::{ANSWERS_AGAIN, WatchedView, list_or_watch};
-use crate::args::{Global, JobTarget, NameVerb};
+use crate::args::{Global, JobTarget, NameVerb, conditions_of};
 use crate::connect;
 use crate::exit::{Code, Failure, absence_text};
 use crate::output::{EndpointChangeView, EndpointView, Printer};
@@ -21,6 +21,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
         NameVerb::Status { service } => merged::status(&client, service.as_ref(), printer).await?,
         NameVerb::Remove { service } => merged::remove(global, &client, &service, printer).await?,
         NameVerb::List { target, all, label, list } => {
+            let label = conditions_of(&label);
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
             if target.is_none() {
                 jobs_selected(&client, &job.user, &label, printer).await?;

@@ -6,14 +6,16 @@ use borough_proto::v1::{LabelMatch, Node, Taint, TaintMatch, WatchFilter};
 use super::confirm::{Intent, confirm};
 use super::drain::{drain, staying_explained};
 use super::list::{NoRows, list_page};
-use super::node_bulk::{ChosenNodes, NodesChange, drain_all, nodes_change, remove_all};
+use super::node_bulk::{
+    ChangedNodeFacts, ChosenNodes, NodesChange, drain_all, nodes_change, remove_all, taints_line,
+};
 use super::removed::{labels_absent, taints_absent};
 use super::selected::nodes_selected;
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::NodeChoice;
 use crate::args::{
-    DrainArguments, Global, NameOrChange, NodeStateOrCondition, NodeVerb, WatchArguments, label_change,
-    taint_match,
+    DrainArguments, Global, LabelConditions, ListArguments, NameOrChange, NodeStateOrCondition, NodeVerb,
+    WatchArguments, conditions_of, label_change, taint_match,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -24,27 +26,18 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
     let client = connect::cell_client(global).await?;
     match verb {
         NodeVerb::List { label, state, list } => {
-            nodes_selected(&client, &label, printer).await?;
-            let filter = filter_of(&state, label);
-            let fetch = async |page| {
-                let answer = client.node_list_page(&filter, page).await?;
-                Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
-            };
-            let watched = WatchedView::cell(client.clone(), changes_of(""));
-            let chosen = filter != NodeFilter::default();
-            let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen, others: &[] };
-            return list_or_watch(watched, &list, none.text(), printer, fetch).await;
+            return self::list(&client, filter_of(&state, conditions_of(&label)), &list, printer).await;
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
         NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
         NodeVerb::Cordon(choice) => {
-            let what = NodesChange { verb: "cordon", done: "cordoned" };
+            let what = NodesChange { verb: "cordon", done: "cordoned", shown: ChangedNodeFacts::Row };
             let cordon = async |node: &str| Ok(client.node_cordon(node).await?);
             return each_chosen(global, &client, &choice, what, cordon, printer).await;
         }
         NodeVerb::Uncordon(choice) => {
-            let what = NodesChange { verb: "uncordon", done: "uncordoned" };
+            let what = NodesChange { verb: "uncordon", done: "uncordoned", shown: ChangedNodeFacts::Row };
             let uncordon = async |node: &str| Ok(client.node_uncordon(node).await?);
             return each_chosen(global, &client, &choice, what, uncordon, printer).await;
         }
@@ -58,7 +51,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             let change = label_change(changes).map_err(|text| Failure::new(Code::Usage, text))?;
             match node {
                 Some(node) => labelled(&client, &node, change, printer).await?,
-                None => return label_all(global, &client, &label, &change, printer).await,
+                None => return label_all(global, &client, &conditions_of(&label), &change, printer).await,
             }
         }
         NodeVerb::Remove { nodes } => {
@@ -71,7 +64,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             let (node, taints) = apart(node, taints, &label, "borough node taint --help")?;
             match node {
                 Some(node) => tainted(client.node_taint(&node, taints).await?, printer)?,
-                None => return taint_all(global, &client, &label, &taints, printer).await,
+                None => return taint_all(global, &client, &conditions_of(&label), &taints, printer).await,
             }
         }
         NodeVerb::Untaint { node, taints, label } if label.is_empty() => {
@@ -89,6 +82,23 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
     }
     Ok(Code::Done)
+}
+
+async fn list(
+    client: &Client,
+    filter: NodeFilter,
+    listed: &ListArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    nodes_selected(client, &filter.selector, printer).await?;
+    let fetch = async |page| {
+        let answer = client.node_list_page(&filter, page).await?;
+        Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
+    };
+    let watched = WatchedView::cell(client.clone(), changes_of(""));
+    let chosen = filter != NodeFilter::default();
+    let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen, others: &[] };
+    list_or_watch(watched, listed, none.text(), printer, fetch).await
 }
 
 /// Drains a node after the question.
@@ -139,7 +149,7 @@ async fn label_all(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let chosen = ChosenNodes::labelled(client, selector).await?;
-    let what = NodesChange { verb: "change labels of", done: "labelled" };
+    let what = NodesChange { verb: "change labels of", done: "labelled", shown: ChangedNodeFacts::Labels };
     let set = async |node: &str| Ok(client.node_label(node, change.clone()).await?);
     nodes_change(global, client, chosen, what, set, printer).await
 }
@@ -153,7 +163,7 @@ async fn taint_all(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let chosen = ChosenNodes::labelled(client, selector).await?;
-    let what = NodesChange { verb: "taint", done: "tainted" };
+    let what = NodesChange { verb: "taint", done: "tainted", shown: ChangedNodeFacts::Taints };
     let set = async |node: &str| Ok(client.node_taint(node, taints.to_vec()).await?);
     nodes_change(global, client, chosen, what, set, printer).await
 }
@@ -170,12 +180,12 @@ fn taints_of_words(first: &str, rest: Vec<TaintMatch>) -> Result<Vec<TaintMatch>
 async fn untaint_all(
     global: &Global,
     client: &Client,
-    selector: &[LabelMatch],
+    selector: &[LabelConditions],
     taints: Vec<TaintMatch>,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let chosen = ChosenNodes::labelled(client, selector).await?;
-    let what = NodesChange { verb: "remove taints of", done: "untainted" };
+    let chosen = ChosenNodes::labelled(client, &conditions_of(selector)).await?;
+    let what = NodesChange { verb: "remove taints of", done: "untainted", shown: ChangedNodeFacts::Taints };
     let set = async |node: &str| Ok(client.node_untaint(node, taints.clone()).await?);
     nodes_change(global, client, chosen, what, set, printer).await
 }
@@ -184,7 +194,7 @@ async fn untaint_all(
 fn apart<C>(
     first: Option<NameOrChange<String, C>>,
     rest: Vec<C>,
-    selector: &[LabelMatch],
+    selector: &[LabelConditions],
     hint: &str,
 ) -> Result<(Option<String>, Vec<C>), Failure> {
     let apart = NameOrChange::apart(first, rest, selector, "NODE");
@@ -251,9 +261,7 @@ fn changes_of(node: &str) -> WatchFilter {
 
 /// Shows the taints that a node has now.
 fn tainted(node: Node, printer: &Printer) -> Result<(), Failure> {
-    printer.one(&NodeOutput::from(node), |node, _| {
-        format!("{}: {}; {}", node.name, node.state_text(), node.taints_text())
-    })
+    printer.one(&NodeOutput::from(node), |node, _| taints_line(node))
 }
 
 fn changed(node: Node, printer: &Printer) -> Result<(), Failure> {

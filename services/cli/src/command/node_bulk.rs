@@ -13,9 +13,9 @@ use super::drain::{drain_mode, drain_wait};
 use super::list::NoRows;
 use super::node::drain_intent;
 use super::selected::nodes_unknown;
-use crate::args::{DrainArguments, Global, NodeChoice};
+use crate::args::{DrainArguments, Global, NodeChoice, conditions_of};
 use crate::exit::{Code, Failure};
-use crate::output::{NodeOutput, Printer, tally};
+use crate::output::{NodeOutput, Printer, labels_text, tally};
 
 const NOUN: &str = "node";
 
@@ -29,7 +29,7 @@ impl ChosenNodes {
     /// The nodes that a command line chooses.
     pub(super) async fn of(client: &Client, choice: &NodeChoice) -> Result<Self, Failure> {
         if choice.nodes.is_empty() {
-            return Self::labelled(client, &choice.label).await;
+            return Self::labelled(client, &conditions_of(&choice.label)).await;
         }
         Self::named(client, &choice.nodes, Unattended::Proceed, |_| Ok(())).await
     }
@@ -71,6 +71,32 @@ pub(super) struct NodesChange<'c> {
     pub(super) verb: &'c str,
     /// What a node is afterwards: `cordoned`.
     pub(super) done: &'static str,
+    pub(super) shown: ChangedNodeFacts,
+}
+
+/// What is shown of nodes that were changed: what the change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangedNodeFacts {
+    /// As a list of nodes.
+    Row,
+    Labels,
+    Taints,
+}
+
+impl ChangedNodeFacts {
+    /// The line of a node, as the verb on a single one shows it; `None`: a table has it.
+    fn line(self, node: &NodeOutput) -> Option<String> {
+        match self {
+            Self::Row => None,
+            Self::Labels => Some(labels_text(&node.name.to_string(), &node.labels)),
+            Self::Taints => Some(taints_line(node)),
+        }
+    }
+}
+
+/// The taints that a node has now, in a line.
+pub(super) fn taints_line(node: &NodeOutput) -> String {
+    format!("{}: {}; {}", node.name, node.state_text(), node.taints_text())
 }
 
 /// Changes each of the nodes, after a question, and shows what they are then.
@@ -89,7 +115,7 @@ pub(super) async fn nodes_change(
     let mut outcome = BulkOutcome::new(bulk, names.len());
     let each = async |node: &String| change(node).await;
     let changed = outcome.each(&names, Clone::clone, each, printer).await;
-    shown(changed, outcome, printer)
+    shown(changed, what.shown, outcome, printer)
 }
 
 /// Forgets several nodes. Each is checked before the first is forgotten.
@@ -153,14 +179,15 @@ pub(super) async fn drain_all(
     };
     let drained = outcome.each(&cordoned, Clone::clone, drain, printer).await;
     if arguments.detach || outcome.is_hopeless() {
-        return shown(drained.into_iter().map(|(node, _)| node).collect(), outcome, printer);
+        let nodes = drained.into_iter().map(|(node, _)| node).collect();
+        return shown(nodes, ChangedNodeFacts::Row, outcome, printer);
     }
     let emptied = all_emptied(client, drained, arguments, &mut outcome, printer).await;
     let choice = match by {
-        ChosenBy::Labels => format!("-l {}", selector_text(&arguments.choice.label)),
+        ChosenBy::Labels => format!("-l {}", selector_text(&conditions_of(&arguments.choice.label))),
         ChosenBy::Names(_) => nodes.join(" "),
     };
-    shown(emptied, outcome, printer).map_err(|failure| drain_hinted(failure, &choice))
+    shown(emptied, ChangedNodeFacts::Row, outcome, printer).map_err(|failure| drain_hinted(failure, &choice))
 }
 
 /// The failure of a drain whose wait has ended before all nodes were empty, with what to run next.
@@ -211,11 +238,20 @@ async fn all_emptied(
 }
 
 /// Shows the nodes that were changed, by name, and ends with what has failed.
-fn shown(mut nodes: Vec<Node>, outcome: BulkOutcome<'_>, printer: &Printer) -> Result<Code, Failure> {
+fn shown(
+    mut nodes: Vec<Node>,
+    facts: ChangedNodeFacts,
+    outcome: BulkOutcome<'_>,
+    printer: &Printer,
+) -> Result<Code, Failure> {
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
     let views: Vec<NodeOutput> = nodes.into_iter().map(NodeOutput::from).collect();
-    if !views.is_empty() || printer.is_machine() {
-        printer.list(&views, "")?;
+    let lines: Option<Vec<String>> = views.iter().map(|node| facts.line(node)).collect();
+    match lines.filter(|_| facts != ChangedNodeFacts::Row && !printer.is_machine()) {
+        Some(lines) if lines.is_empty() => {}
+        Some(lines) => printer.text(&lines.join("\n"))?,
+        None if views.is_empty() && !printer.is_machine() => {}
+        None => printer.list(&views, "")?,
     }
     outcome.done()
 }
@@ -223,6 +259,22 @@ fn shown(mut nodes: Vec<Node>, outcome: BulkOutcome<'_>, printer: &Printer) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table of nodes has neither.
+    #[test]
+    fn a_verb_on_several_nodes_shows_what_it_has_changed() {
+        let taint = borough_proto::v1::Taint { key: "gpu".to_owned(), ..Default::default() };
+        let node = Node {
+            name: "n1".to_owned(),
+            labels: [("tier".to_owned(), "db".to_owned())].into(),
+            taints: vec![taint],
+            ..Node::default()
+        };
+        let node = NodeOutput::from(node);
+        assert!(ChangedNodeFacts::Labels.line(&node).is_some_and(|line| line.contains("tier=db")));
+        assert!(ChangedNodeFacts::Taints.line(&node).is_some_and(|line| line.contains("taints: gpu")));
+        assert_eq!(ChangedNodeFacts::Row.line(&node), None);
+    }
 
     #[test]
     fn a_wait_for_several_drains_that_ends_early_says_what_to_run() {

@@ -1,7 +1,7 @@
 //! `quota list`, `status`, `set`, `remove` and `history`.
 
 use borough_client::Client;
-use borough_proto::v1::{Quota, QuotaLimit, Resources};
+use borough_proto::v1::{Band, Quota, QuotaLimit, Resources};
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
@@ -44,20 +44,42 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
             printer.list(&[QuotaView::from(quota)], "")?;
         }
         QuotaVerb::Remove(QuotaTarget { user, band }) => {
+            let before = client.quota_get(&user, band).await.map_err(refused)?.quota.unwrap_or_default();
+            limited_check(&user, band, &before)?;
             let what = format!("take the limits of {user} in {} away", band_word(band));
             confirm(global, &client, Intent::forget(&what), printer)?;
             let quota = client.quota_set(&user, band, None, 0).await.map_err(refused)?;
             printer.list(&[QuotaView::from(quota)], "")?;
         }
-        QuotaVerb::History(QuotaTarget { user, band }) => {
-            let answer = client.quota_get(&user, band).await.map_err(refused)?;
-            let views: Vec<QuotaChangeView> =
-                answer.changes.into_iter().rev().map(QuotaChangeView::from).collect();
-            let none = format!("nobody has set limits of {user} in {}", band_word(band));
-            printer.list(&views, &none)?;
-        }
+        QuotaVerb::History { user, band } => history(&client, &user, band, printer).await?,
     }
     Ok(Code::Done)
+}
+
+/// Refuses to take away what is not there.
+fn limited_check(user: &str, band: Band, quota: &Quota) -> Result<(), Failure> {
+    if quota.limit.is_some() {
+        return Ok(());
+    }
+    let text = format!("user {user} has no quota in {}; nothing was changed", band_word(band));
+    Err(Failure::new(Code::NotFound, text).with_hint(format!("borough quota status {user}")))
+}
+
+/// The bands whose history is shown without `--band`.
+const BANDS: [Band; 3] = [Band::Batch, Band::Production, Band::Monitoring];
+
+/// The changes in one band, or in all, the newest first.
+async fn history(client: &Client, user: &str, band: Option<Band>, printer: &Printer) -> Result<(), Failure> {
+    let bands = band.map_or_else(|| BANDS.to_vec(), |band| vec![band]);
+    let mut views: Vec<QuotaChangeView> = Vec::new();
+    for band in bands {
+        let changes = client.quota_get(user, band).await.map_err(refused)?.changes;
+        views.extend(changes.into_iter().rev().map(|change| QuotaChangeView::new(band, change)));
+    }
+    // The sort is stable: changes of one band stay in their order.
+    views.sort_by_key(|view| std::cmp::Reverse(view.at_ms));
+    let place = band.map(|band| format!(" in {}", band_word(band))).unwrap_or_default();
+    printer.list(&views, &format!("nobody has set limits of {user}{place}"))
 }
 
 fn refused(error: borough_client::ClientError) -> Failure {
@@ -126,9 +148,16 @@ fn is_empty(limit: &QuotaLimit) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use borough_proto::v1::Band;
-
     use super::*;
+
+    #[test]
+    fn limits_that_are_not_there_cannot_be_taken_away() {
+        let limited = Quota { limit: Some(QuotaLimit::default()), ..Quota::default() };
+        assert!(limited_check("ann", Band::Batch, &limited).is_ok());
+        let refused = limited_check("ann", Band::Batch, &Quota::default()).unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound);
+        assert_eq!(refused.message(), "user ann has no quota in batch; nothing was changed");
+    }
 
     #[test]
     fn what_is_not_named_stays() {

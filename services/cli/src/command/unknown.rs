@@ -8,7 +8,7 @@ use borough_model::job::file::nearest;
 use borough_proto::convert::job_id_from_text;
 use borough_proto::v1::PageRequest;
 
-use crate::args::{Global, NamedTarget, OptionSource};
+use crate::args::{Global, NamedTarget, OptionSource, is_kind};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -100,6 +100,18 @@ async fn job_unknown(
         && let Some(failure) = id_unknown(client, job, &list).await?
     {
         return Ok(Some(failure));
+    }
+    // `job/web` of kubectl: a kind and a name.
+    if own.is_empty() && is_kind(&job.user) {
+        let message = format!(
+            "no job {:?} of user {} in cell {}; accepted: JOB or USER/JOB, such as {}",
+            job.name,
+            job.user,
+            client.cell(),
+            job.name
+        );
+        let hint = format!("borough job status {}", job.name);
+        return Ok(Some(Failure::new(Code::NotFound, message).with_hint(hint)));
     }
     // A job of the caller with the name of that user: its task was meant.
     if own.is_empty()

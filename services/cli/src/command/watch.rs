@@ -60,6 +60,11 @@ impl ChangeNotice {
         Ok(())
     }
 
+    /// Begins again with the next wait: what the stream has to say about an outage is known.
+    fn outage_seen(&mut self) {
+        self.changes = None;
+    }
+
     /// Waits for a change, or until the view must be read all the same.
     async fn changed(&mut self) -> Result<(), Failure> {
         loop {
@@ -72,7 +77,11 @@ impl ChangeNotice {
             match changes.next().await.transpose()? {
                 Some(CellItem::Change(_)) => return Ok(()),
                 Some(CellItem::Bookmark(_)) => {}
-                Some(CellItem::Absent(absence)) => return Err((&*absence.error).into()),
+                Some(CellItem::Absent(absence)) => {
+                    let failure = Failure::from(&*absence.error);
+                    self.outage_seen();
+                    return Err(failure);
+                }
                 Some(CellItem::Resync(_)) | None => self.changes = None,
             }
         }
@@ -123,7 +132,8 @@ impl<'p> Absence<'p> {
         match read {
             Err(failure) if self.has_read && failure.code() == Code::Unreachable => {
                 if !std::mem::replace(&mut self.is_told, true) {
-                    self.printer.remark("no gateway answers; the watch goes on as soon as one does");
+                    let why = failure.message();
+                    self.printer.remark(&format!("{why}; the watch goes on as soon as one answers"));
                 }
                 tokio::time::sleep(PAUSE_LEAST).await;
                 Ok(None)
@@ -174,15 +184,17 @@ pub(super) async fn list_watch<T: Tabular + Serialize>(
         let begun = clock.monotonic();
         output.begin();
         let read = pages(&limited(listed, output.rows_max()), &fetch, |rows| output.page(rows)).await;
-        if let Some(next) = absence.over(read).await? {
-            output.end()?;
-            if let Some(limit) = listed.limit.filter(|_| next.is_some())
-                && !std::mem::replace(&mut is_cut_told, true)
-            {
-                output.printer().remark(&cut_text(limit, T::PLURAL));
-            }
-            absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
+        let Some(next) = absence.over(read).await? else {
+            notice.outage_seen();
+            continue;
+        };
+        output.end()?;
+        if let Some(limit) = listed.limit.filter(|_| next.is_some())
+            && !std::mem::replace(&mut is_cut_told, true)
+        {
+            output.printer().remark(&cut_text(limit, T::PLURAL));
         }
+        absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
     }
 }
 
@@ -206,10 +218,12 @@ pub(super) async fn status_watch<V: Serialize>(
     loop {
         let begun = clock.monotonic();
         let read = fetch(output.rows_max()).await;
-        if let Some(view) = absence.over(read).await? {
-            output.show(&view, text)?;
-            absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
-        }
+        let Some(view) = absence.over(read).await? else {
+            notice.outage_seen();
+            continue;
+        };
+        output.show(&view, text)?;
+        absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
     }
 }
 

@@ -4,14 +4,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, JobFilter, JobRef, NodeFilter, TaskFilter};
+use borough_model::access::{AccessRole, Right};
 use borough_model::job::file::field_help;
-use borough_proto::v1::{JobState, PageRequest};
+use borough_model::node::TaintEffect;
+use borough_proto::v1::{GetJobResponse, JobState, PageRequest};
+use borough_scheduler_core::ScoringProfile;
 use clap::Arg;
 use clap_complete::engine::CompletionCandidate;
 
 use super::TypedLine;
-use crate::args::{Global, job_state_names, node_state_names, signal_names, task_state_names};
+use crate::args::{
+    WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names, task_state_names,
+};
+use crate::command::audited_methods;
 use crate::connect;
+use crate::output::TaintView;
 
 /// Without an answer in this time the shell gets no names.
 const TIME_MAX: Duration = Duration::from_millis(300);
@@ -45,6 +52,21 @@ pub(super) enum Completed {
     /// Of the tasks of a job, or of jobs.
     TaskOrJobState,
     Signal,
+    Band,
+    /// A scoring profile.
+    Profile,
+    /// A role, or a right, of a grant.
+    Role,
+    Right,
+    /// A method of the API.
+    Method,
+    /// A helper of the tasks that the line names.
+    Helper,
+    /// A version of the job that the line names, to which a rollout can go back.
+    Version,
+    /// A taint to set, by the keys that nodes have, or one to remove.
+    Taint,
+    NodeTaint,
     /// Conditions on the labels of jobs, of nodes with their attributes, or of both.
     JobLabel,
     NodeLabel,
@@ -76,6 +98,15 @@ impl Completed {
                 _ => Some(Self::JobLabel),
             },
             (_, "signal", _) => Some(Self::Signal),
+            (_, "band", _) => Some(Self::Band),
+            (_, "profile", _) => Some(Self::Profile),
+            (_, "roles", _) => Some(Self::Role),
+            (_, "allow" | "deny", _) => Some(Self::Right),
+            (_, "method", _) => Some(Self::Method),
+            (_, "helper", _) => Some(Self::Helper),
+            ("undo", "to", _) => Some(Self::Version),
+            ("taint", "taints", _) => Some(Self::Taint),
+            ("untaint", "taints", _) => Some(Self::NodeTaint),
             ("explain", "field", _) => Some(Self::Field),
             (_, "context" | "context_name", _) => Some(Self::Context),
             (_, "cell", _) | ("status" | "set", "name", _) => Some(Self::Cell),
@@ -90,13 +121,18 @@ pub(super) fn candidates(completed: Completed, line: &TypedLine, current: &str) 
         Completed::Field => fields(),
         Completed::NodeState => node_state_names().map(str::to_owned).collect(),
         Completed::TaskState => task_state_names().map(str::to_owned).collect(),
-        Completed::TaskOrJobState if line.names_object => task_state_names().map(str::to_owned).collect(),
+        Completed::TaskOrJobState if line.object.is_some() => task_state_names().map(str::to_owned).collect(),
         Completed::TaskOrJobState => job_state_names().map(str::to_owned).collect(),
         Completed::Signal => signals(current),
+        Completed::Band => band_names().map(str::to_owned).collect(),
+        Completed::Profile => ScoringProfile::names().into_iter().map(str::to_owned).collect(),
+        Completed::Role => AccessRole::ALL.iter().map(|known| known.name().to_owned()).collect(),
+        Completed::Right => Right::ALL.iter().map(|known| known.name().to_owned()).collect(),
+        Completed::Method => audited_methods().map(str::to_owned).collect(),
         Completed::Context => {
             connect::context_file().map(|file| file.contexts.into_keys().collect()).unwrap_or_default()
         }
-        _ => line.global.as_ref().and_then(|global| asked(completed, global, current)).unwrap_or_default(),
+        _ => asked(completed, line, current).unwrap_or_default(),
     };
     // A name from elsewhere must not act on the terminal.
     let is_plain = |name: &String| name.chars().all(|each| each.is_ascii_graphic());
@@ -125,18 +161,29 @@ fn fields() -> Vec<String> {
 }
 
 /// The names of a cell, in bounded time.
-fn asked(completed: Completed, global: &Global, current: &str) -> Option<Vec<String>> {
-    let client = connect::client(global).ok()?;
+fn asked(completed: Completed, line: &TypedLine, current: &str) -> Option<Vec<String>> {
+    let client = connect::client(line.global.as_ref()?).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let names =
-        runtime.block_on(async { tokio::time::timeout(TIME_MAX, names(completed, &client, current)).await });
+    let object = line.object.as_deref();
+    let asking = async { tokio::time::timeout(TIME_MAX, names(completed, &client, object, current)).await };
+    let names = runtime.block_on(asking);
     // A name server that does not answer must not hold up the shell.
     runtime.shutdown_background();
     names.ok()?.ok()
 }
 
-async fn names(completed: Completed, client: &Client, current: &str) -> Result<Vec<String>, ClientError> {
+/// The names of a kind. `object` is what the line is about.
+async fn names(
+    completed: Completed,
+    client: &Client,
+    object: Option<&str>,
+    current: &str,
+) -> Result<Vec<String>, ClientError> {
     match completed {
+        Completed::Helper => of_job(client, object, helpers).await,
+        Completed::Version => of_job(client, object, versions).await,
+        Completed::Taint => Ok(settable(taints(client, None).await?)),
+        Completed::NodeTaint => taints(client, object).await,
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
         Completed::MergedService => {
             let page = PageRequest { limit: NAMES_MAX, page: String::new() };
@@ -164,6 +211,11 @@ async fn names(completed: Completed, client: &Client, current: &str) -> Result<V
         | Completed::NodeState
         | Completed::TaskState
         | Completed::TaskOrJobState
+        | Completed::Band
+        | Completed::Profile
+        | Completed::Role
+        | Completed::Right
+        | Completed::Method
         | Completed::Signal => Ok(Vec::new()),
     }
 }
@@ -205,6 +257,48 @@ async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientErro
     Ok(names)
 }
 
+/// What `read` finds in the job that the line names, or that of its task.
+async fn of_job(
+    client: &Client,
+    object: Option<&str>,
+    read: fn(GetJobResponse) -> Vec<String>,
+) -> Result<Vec<String>, ClientError> {
+    let Some(target) = object.and_then(|object| object.parse::<WhyTarget>().ok()) else {
+        return Ok(Vec::new());
+    };
+    Ok(read(client.job_get(&target.resolve(client.user())).await?))
+}
+
+fn helpers(answer: GetJobResponse) -> Vec<String> {
+    let task = answer.spec.and_then(|spec| spec.task).unwrap_or_default();
+    task.helpers.into_iter().map(|helper| helper.name).collect()
+}
+
+/// The versions to which a rollout can go back.
+fn versions(answer: GetJobResponse) -> Vec<String> {
+    let rollout = answer.job.and_then(|job| job.rollout).unwrap_or_default();
+    rollout.versions.iter().map(ToString::to_string).collect()
+}
+
+/// The taints of a node, or of all, as `node untaint` takes them.
+async fn taints(client: &Client, node: Option<&str>) -> Result<Vec<String>, ClientError> {
+    let nodes = match node {
+        Some(node) => vec![client.node_get(node).await?],
+        None => {
+            let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+            client.node_list_page(&NodeFilter::default(), page).await?.nodes
+        }
+    };
+    Ok(nodes.into_iter().flat_map(|node| node.taints).map(|taint| TaintView::from(taint).text()).collect())
+}
+
+/// The keys and values of taints, with each effect.
+fn settable(taints: Vec<String>) -> Vec<String> {
+    let begins = taints.iter().filter_map(|taint| taint.rsplit_once(':')).map(|(begin, _)| begin);
+    let all = begins.flat_map(|begin| TaintEffect::NAMES.map(|(effect, _)| format!("{begin}:{effect}")));
+    all.collect()
+}
+
 /// The labels of the caller's jobs.
 async fn job_labels(client: &Client) -> Result<Vec<(String, String)>, ClientError> {
     let filter = JobFilter { user: client.user().to_owned(), ended: true, ..JobFilter::default() };
@@ -220,15 +314,17 @@ async fn node_labels(client: &Client) -> Result<Vec<(String, String)>, ClientErr
     Ok(nodes.into_iter().flat_map(|node| node.labels.into_iter().chain(node.attributes)).collect())
 }
 
-/// Conditions on these labels: `KEY=`, and behind a key its values.
+/// Conditions on these labels, behind those that are typed already: `KEY=`, and behind a key its values.
 fn conditions(labels: impl IntoIterator<Item = (String, String)>, current: &str) -> Vec<String> {
+    let last = current
+        .rmatch_indices(',')
+        .find(|(at, _)| !current.get(..*at).is_some_and(|begin| begin.ends_with('\\')));
+    let (before, current) = current.split_at(last.map_or(0, |(at, _)| at.saturating_add(1)));
     let begun = current.split_once('=').map(|(key, _)| key);
     let condition = |(key, value): (String, String)| match begun {
-        None => format!("{key}="),
-        // A comma would begin the next condition.
-        Some(_) if value.contains(',') => format!("{key}="),
-        Some(begun) if begun.ends_with('!') => format!("{key}!={value}"),
-        Some(_) => format!("{key}={value}"),
+        None => format!("{before}{key}="),
+        Some(begun) if begun.ends_with('!') => format!("{before}{key}!={}", condition_value(&value)),
+        Some(_) => format!("{before}{key}={}", condition_value(&value)),
     };
     let conditions: BTreeSet<String> = labels.into_iter().map(condition).collect();
     conditions.into_iter().collect()
@@ -250,7 +346,18 @@ mod tests {
         assert_eq!(of("ap"), ["app="]);
         assert_eq!(of("app="), ["app=db", "app=web"]);
         assert_eq!(of("app!=w"), ["app!=web"]);
-        assert_eq!(of("tier="), ["tier="]);
+        assert_eq!(of("tier="), [r"tier=a\,b"]);
+        assert_eq!(of(r"tier=a\,"), [r"tier=a\,b"]);
+        assert_eq!(of("app=web,ti"), ["app=web,tier="]);
+    }
+
+    #[test]
+    fn a_known_taint_is_set_with_each_effect() {
+        let all = settable(vec!["gpu=yes:no_schedule".to_owned(), "old:no_execute".to_owned()]);
+        assert_eq!(all.len(), 6);
+        assert!(
+            all.contains(&"gpu=yes:no_execute".to_owned()) && all.contains(&"old:no_schedule".to_owned())
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let shells = Shells::builtins();
     let shell = shells.completer(&shell)?;
     let screens = Arguments::screens();
-    let line = TypedLine { global: global_of(words), names_object: names_object(words, &screens) };
+    let line = TypedLine { global: global_of(words), object: object_of(words, &screens) };
     let mut command = completing("", screens, &Arc::new(line));
     let (directory, mut text) = (std::env::current_dir().ok(), Vec::new());
     let completed = shell.write_complete(&mut command, words.to_vec(), directory.as_deref(), &mut text);
@@ -84,12 +84,12 @@ fn global_of(words: &[OsString]) -> Option<Global> {
 #[derive(Debug, Default)]
 struct TypedLine {
     global: Option<Global>,
-    /// It names what its verb is about, such as the job of `job list JOB`.
-    names_object: bool,
+    /// What its verb is about, such as the job of `job list JOB`, if that is typed already.
+    object: Option<String>,
 }
 
-/// Returns true if a word before the one that is being typed is neither a verb, nor an option, nor the value of one.
-fn names_object(words: &[OsString], screens: &Command) -> bool {
+/// The first word before the one that is being typed that is neither a verb, nor an option, nor the value of one.
+fn object_of(words: &[OsString], screens: &Command) -> Option<String> {
     let (mut command, mut is_value) = (screens, false);
     let typed = words.len().saturating_sub(1);
     for word in words.iter().take(typed).skip(1) {
@@ -108,10 +108,10 @@ fn names_object(words: &[OsString], screens: &Command) -> bool {
         } else if let Some(below) = command.find_subcommand(text.as_ref()) {
             command = below;
         } else {
-            return !command.has_subcommands();
+            return (!command.has_subcommands()).then(|| text.into_owned());
         }
     }
-    false
+    None
 }
 
 /// The command with completers at the arguments that name something. `noun` is the name of the command above it.
@@ -151,7 +151,7 @@ mod tests {
     fn the_states_of_a_list_are_those_of_what_it_shows() {
         let states = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let line = TypedLine { global: None, names_object: names_object(&words, &Arguments::screens()) };
+            let line = TypedLine { global: None, object: object_of(&words, &Arguments::screens()) };
             let found = candidates(Completed::TaskOrJobState, &line, "");
             let words = found.iter().map(|found| found.get_value().to_string_lossy().into_owned());
             words.collect::<Vec<_>>()
@@ -218,5 +218,33 @@ mod tests {
         assert_eq!(of(Completed::TaskState), ["task status", "task list"]);
         assert_eq!(of(Completed::TaskOrJobState), ["job status"]);
         assert_eq!(of(Completed::Signal), ["task signal"]);
+        for line in ["quota set", "quota remove", "quota history"] {
+            assert!(of(Completed::Band).contains(&line), "{line}: {:?}", of(Completed::Band));
+        }
+        assert_eq!(of(Completed::Role), ["auth grant", "auth revoke"]);
+        assert_eq!(of(Completed::Profile), ["cell set"]);
+        assert_eq!(of(Completed::Method), ["audit list"]);
+        assert_eq!(of(Completed::Version), ["rollout undo"]);
+        assert_eq!(of(Completed::Helper), ["job logs", "task logs"]);
+        assert_eq!(
+            (of(Completed::Taint), of(Completed::NodeTaint)),
+            (vec!["node taint"], vec!["node untaint"])
+        );
+    }
+
+    /// Words that the program knows by itself need no gateway.
+    #[test]
+    fn words_of_the_program_are_completed_without_a_gateway() {
+        let line = TypedLine::default();
+        let of = |completed, current: &str| {
+            let found = candidates(completed, &line, current);
+            found.iter().map(|each| each.get_value().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Completed::Band, ""), ["batch", "monitoring", "production"]);
+        assert_eq!(of(Completed::Role, "a"), ["admin"]);
+        assert_eq!(of(Completed::Right, "read"), ["read"]);
+        assert_eq!(of(Completed::Method, "StopJ"), ["StopJob"]);
+        assert!(of(Completed::Profile, "").contains(&"best-fit".to_owned()));
+        assert!(of(Completed::Version, "").is_empty() && of(Completed::Helper, "").is_empty());
     }
 }

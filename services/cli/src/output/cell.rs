@@ -284,7 +284,7 @@ impl Tabular for CellOutput {
             self.tasks.text(),
             self.store.to_string(),
         ];
-        (cells, vec![self.capacity.text(), self.used.text()])
+        (cells, vec![self.capacity.text_of_whole(), self.used.text_of_whole()])
     }
 }
 
@@ -298,8 +298,8 @@ impl CellOutput {
                 format!("{} (epoch {}), read {} ms ago", self.store, self.store_epoch, self.staleness_ms),
             ),
             ("nodes", format!("{} of {} ready", self.nodes_ready, self.nodes)),
-            ("capacity", self.capacity.text()),
-            ("charged", self.used.text()),
+            ("capacity", self.capacity.text_of_whole()),
+            ("charged", self.used.text_of_whole()),
             ("jobs", self.jobs.to_string()),
             ("tasks", self.tasks.text()),
             ("profile", self.settings.profile.to_string()),

@@ -277,13 +277,14 @@ impl PlanView {
         if self.unavailable_max == 0 && self.surge == 0 {
             return String::new();
         }
+        let canaries = self.canaries_text();
         if self.replaced.is_empty() {
             let kind = self.spec.0.as_ref().and_then(|spec| spec.get("kind"));
             return match kind.and_then(Value::as_str) {
                 Some("batch") => {
                     "running attempts go on, and only later ones get the new version\n".to_owned()
                 }
-                _ => "no attempt is replaced\n".to_owned(),
+                _ => format!("{canaries}no attempt is replaced\n"),
             };
         }
         let tasks = if self.replaced.len() == 1 { "task" } else { "tasks" };
@@ -293,19 +294,23 @@ impl PlanView {
             1 => ", while 1 more surges".to_owned(),
             surge => format!(", while {surge} more surge"),
         };
+        format!("{canaries}replace the attempts of {tasks} {indexes}, at most {most} away at a time{surge}\n")
+    }
+
+    /// What a rollout begins with if it has canaries, up to what follows their promotion. They try other amounts too.
+    fn canaries_text(&self) -> String {
         let named = |count: u32| {
             let tasks = if self.canaries == 1 { "task" } else { "tasks" };
             let first: Vec<u32> = (count..count.saturating_add(self.canaries)).collect();
             format!(", {tasks} {}", ranges(&first))
         };
         let first = self.spec.count().map(named).unwrap_or_default();
-        let canaries = match self.canaries {
+        match self.canaries {
             0 => String::new(),
             1 => format!("1 canary first{first}; once it is healthy and promoted:\n"),
             canaries => {
                 format!("{canaries} canaries first{first}; once they are healthy and promoted:\n")
             }
-        };
-        format!("{canaries}replace the attempts of {tasks} {indexes}, at most {most} away at a time{surge}\n")
+        }
     }
 }

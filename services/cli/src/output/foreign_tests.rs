@@ -122,7 +122,15 @@ fn version() -> JobVersionView {
     let spec = serde_json::json!({"task": {"command": [HOSTILE]}});
     let actor = Some(hostile().into());
     let spec = SpecView(Some(spec));
-    JobVersionView { version: 1, at_ms: Some(1), actor, job: job().into(), spec, changes: None }
+    JobVersionView {
+        version: 1,
+        revision: None,
+        at_ms: Some(1),
+        actor,
+        job: job().into(),
+        spec,
+        changes: None,
+    }
 }
 
 fn cell() -> CellOutput {

@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 
 use borough_model::JobSpec;
-use borough_model::job::file::file_diff;
 use borough_model::job::{Role, spec_value};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::changes::{ChangedField, changes_text};
 use super::daemon::DaemonNodesView;
 use super::table::Tabular;
 use super::task::{TaskOutput, inside_text, tasks_table};
 use super::text::{facts, tally, time, word};
 use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text, healthy_of};
+use crate::args::condition_value;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
@@ -170,7 +169,8 @@ impl Tabular for JobView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        let labels =
+            self.labels.iter().map(|(key, value)| format!("{key}={}", condition_value(&value.to_string())));
         let cells = vec![
             self.user.to_string(),
             self.name.to_string(),
@@ -208,7 +208,7 @@ impl SpecView {
         self.read().map(|spec| spec.count)
     }
 
-    fn read(&self) -> Option<JobSpec> {
+    pub(super) fn read(&self) -> Option<JobSpec> {
         serde_json::from_value(self.0.clone()?).ok()
     }
 }
@@ -372,167 +372,12 @@ impl RestartedView {
     }
 }
 
-/// One spec version of a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct JobVersionView {
-    pub(crate) version: u32,
-    /// When it came into force, and who made it; null: not recorded.
-    pub(crate) at_ms: Option<i64>,
-    pub(crate) actor: Option<Foreign>,
-    pub(crate) job: JobView,
-    pub(crate) spec: SpecView,
-    /// What differs from the version before it, in the terms of a job file. That version may be of an earlier job. Null
-    /// for the first version, or if this program cannot read one of the two.
-    pub(crate) changes: Option<Vec<ChangedField>>,
-}
-
-/// A version of a name, until the one before it is known.
-struct NewerVersion {
-    view: JobVersionView,
-    spec: Option<JobSpec>,
-    /// The count and the priority before the change that made it; `None`: not recorded.
-    before: Option<(u32, u32)>,
-}
-
-/// What differs between two versions of a spec.
-pub(crate) fn spec_changes(old: &JobSpec, new: &JobSpec) -> Vec<ChangedField> {
-    file_diff(old, new).into_iter().map(ChangedField::from).collect()
-}
-
-/// What the versions of a job since a revision have changed, of a history with the newest first. `id` is that of the
-/// job, and empty for the newest one. Nothing if it has no newer version, or if nothing says which ones are newer.
-pub(crate) fn version_changes_since(
-    versions: &[v1::JobVersion],
-    id: &str,
-    revision: u64,
-) -> Vec<ChangedField> {
-    let id_of = |version: &v1::JobVersion| version.job.as_ref().map(|job| job.id.clone());
-    let id = if id.is_empty() { versions.first().and_then(id_of) } else { Some(id.to_owned()) };
-    let mut of_job = versions.iter().filter(|version| id_of(version) == id);
-    let Some(newest) = of_job.next() else { return Vec::new() };
-    let Some(seen) = of_job.find(|version| (1..=revision).contains(&version.revision)) else {
-        return Vec::new();
-    };
-    let read = |version: &v1::JobVersion| SpecView::new(version.spec.as_ref()).read();
-    let specs = read(seen).zip(read(newest)).filter(|_| newest.revision > revision);
-    specs.map(|(old, new)| spec_changes(&old, &new)).unwrap_or_default()
-}
-
-impl JobVersionView {
-    /// The versions of a name, newest first, each with its changes.
-    pub(crate) fn all(versions: Vec<v1::JobVersion>) -> Vec<Self> {
-        let mut views = Vec::with_capacity(versions.len());
-        let mut newer: Option<NewerVersion> = None;
-        for version in versions {
-            let spec = SpecView::new(version.spec.as_ref());
-            let job: JobView = version.job.unwrap_or_default().into();
-            let read = spec.read();
-            if let Some(NewerVersion { mut view, spec: new, before }) = newer.take() {
-                // A job may be scaled without a new version. That is no change of the next one.
-                let size = if view.job.id == job.id { before } else { Some((job.count, job.priority)) };
-                let old = read.clone().map(|mut old| {
-                    (old.count, old.priority) = size.unwrap_or((old.count, old.priority));
-                    old
-                });
-                view.changes = old.as_ref().zip(new.as_ref()).map(|(old, new)| spec_changes(old, new));
-                views.push(view);
-            }
-            let view = Self {
-                version: version.version,
-                at_ms: Some(version.at_ms).filter(|&at| at > 0),
-                actor: Some(Foreign::from(version.by)).filter(|by| !by.is_empty()),
-                job,
-                spec,
-                changes: None,
-            };
-            let before = version.count_before.zip(version.priority_before);
-            newer = Some(NewerVersion { view, spec: read, before });
-        }
-        views.extend(newer.map(|newer| newer.view));
-        views
-    }
-
-    /// What each version changed, for people.
-    pub(crate) fn changes_text(views: &[Self], style: &Style) -> String {
-        let mut text = String::new();
-        for view in views {
-            let Some(changes) = &view.changes else { continue };
-            text.push_str(&format!("\nversion {} of {}", view.version, view.job.id));
-            if changes.is_empty() {
-                text.push_str(": no field changed\n");
-                continue;
-            }
-            text.push('\n');
-            text.extend(changes_text(changes, style).lines().map(|line| format!("  {line}\n")));
-        }
-        text
-    }
-}
-
-impl Tabular for JobVersionView {
-    const PLURAL: &'static str = "versions";
-
-    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        let heads = vec!["ID", "VERSION", "TIME", "ACTOR", "STATE", "COUNT", "COMMAND"];
-        (heads, vec!["SUBMITTED", "CHANGED", "REVISION"])
-    }
-
-    fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let command = self.spec.0.as_ref().and_then(|spec| spec.pointer("/task/command"));
-        let words = command.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let command = words.collect::<Vec<_>>().join(" ");
-        let cells = vec![
-            self.job.id.to_string(),
-            self.version.to_string(),
-            self.at_ms.map(time).unwrap_or_default(),
-            self.actor.as_ref().map(ToString::to_string).unwrap_or_default(),
-            self.job.state.clone(),
-            self.job.count.to_string(),
-            command.chars().take(60).collect(),
-        ];
-        let (submitted, changed) = (time(self.job.submitted_ms), time(self.job.changed_ms));
-        (cells, vec![submitted, changed, self.job.revision.to_string()])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use borough_model::Name;
     use borough_model::job::{GangSpec, GangTopology, JobKind, TaskOverride};
 
     use super::*;
-
-    /// A job may be scaled between two versions, and after the last one. That is a change of neither.
-    #[test]
-    fn a_version_has_its_own_changes_and_no_scale_in_between() {
-        let version = |number: u32, count: u32, command: &str, before: Option<u32>| {
-            let name = |text: &str| Name::new(text).unwrap();
-            let words = vec![command.to_owned()];
-            let mut spec = JobSpec::defaults(name("alice"), name("web"), JobKind::Service, words);
-            spec.count = count;
-            v1::JobVersion {
-                // It was scaled to 9 after the last version.
-                job: Some(v1::Job {
-                    id: "j1".to_owned(),
-                    count: 9,
-                    priority: spec.priority,
-                    ..v1::Job::default()
-                }),
-                version: number,
-                count_before: before,
-                priority_before: before.map(|_| spec.priority),
-                spec: Some(borough_proto::convert::job_spec_to_message(&spec)),
-                ..v1::JobVersion::default()
-            }
-        };
-        // From 2 to 5 by a scale, and from 5 to 4 by the file of version 3.
-        let versions =
-            vec![version(3, 4, "c", Some(5)), version(2, 5, "b", Some(5)), version(1, 2, "a", None)];
-        let text = JobVersionView::changes_text(&JobVersionView::all(versions), &Style::default());
-        let changes: Vec<&str> = text.lines().filter(|line| line.starts_with("  ")).map(str::trim).collect();
-        let count = changes.iter().filter(|line| line.contains("count")).collect::<Vec<_>>();
-        assert_eq!((changes.len(), count), (3, vec![&"~ count: 5 -> 4"]), "{text}");
-    }
 
     #[test]
     fn a_gang_with_everything() {

@@ -17,6 +17,7 @@ mod field;
 mod foreign;
 mod helper;
 mod job;
+mod job_version;
 mod list;
 mod log;
 mod member;
@@ -47,16 +48,14 @@ pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
-pub(crate) use job::{
-    JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView, spec_changes,
-    version_changes_since,
-};
+pub(crate) use job::{JobStatusView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView};
+pub(crate) use job_version::{JobVersionView, spec_changes, version_changes_since};
 pub(crate) use list::ListOutput;
 pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use member::MemberView;
 pub(crate) use merged::{MergedServiceView, MergedStatusView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
-pub(crate) use node::{NodeOutput, NodeStatusView};
+pub(crate) use node::{NodeOutput, NodeStatusView, TaintView};
 pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rolled_version::RolledVersionView;

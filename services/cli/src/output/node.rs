@@ -29,7 +29,7 @@ impl From<v1::Taint> for TaintView {
 
 impl TaintView {
     /// Its form on the command line.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let equal = if self.value.is_empty() { "" } else { "=" };
         format!("{}{equal}{}:{}", self.key, self.value, self.effect)
     }
@@ -150,13 +150,13 @@ impl From<v1::Node> for NodeOutput {
 }
 
 impl NodeOutput {
-    /// The state, with the operator's settings.
     /// Its taints as the command line has them.
     pub(crate) fn taints_text(&self) -> String {
         let taints: Vec<String> = self.taints.iter().map(TaintView::text).collect();
         if taints.is_empty() { "no taints".to_owned() } else { format!("taints: {}", taints.join(", ")) }
     }
 
+    /// The state, with the operator's settings.
     pub(crate) fn state_text(&self) -> String {
         let steered = if self.drained {
             ", drained"
@@ -244,18 +244,22 @@ pub(crate) struct NodeStatusView {
 impl NodeStatusView {
     pub(crate) fn text(&self, style: &Style) -> String {
         let node = &self.node;
-        let mut text = facts(&[
+        let mut shown = vec![
             ("node", format!("{} in cell {}", node.name, node.cell)),
             ("state", node.state_text()),
             ("host", node.host.to_string()),
-            ("capacity", node.capacity.text()),
+            ("capacity", node.capacity.text_of_whole()),
+            ("domains", node.capacity.domains_text()),
             ("charged", node.used.text()),
             ("load", node.load_text().unwrap_or_else(|| "not known".to_owned())),
             ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
             ("agent", node.agent_version.to_string()),
             ("identity", node.identity.to_string()),
             ("changed", time(node.changed_ms)),
-        ]);
+        ];
+        // A node with one domain, or of an older agent, says nothing about them.
+        shown.retain(|(what, text)| *what != "domains" || !text.is_empty());
+        let mut text = facts(&shown);
         if let Some(since_ms) = node.silent_since_ms {
             let lost = node.lost_at_ms.map(|at| format!("; declared lost at about {}", time(at)));
             let lost = lost.unwrap_or_default();

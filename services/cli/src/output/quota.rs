@@ -182,6 +182,7 @@ impl Tabular for QuotaView {
 /// One change of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct QuotaChangeView {
+    pub(crate) band: String,
     pub(crate) revision: u64,
     pub(crate) at_ms: i64,
     pub(crate) by: Foreign,
@@ -189,9 +190,10 @@ pub(crate) struct QuotaChangeView {
     pub(crate) limit: Option<LimitView>,
 }
 
-impl From<v1::QuotaChange> for QuotaChangeView {
-    fn from(change: v1::QuotaChange) -> Self {
+impl QuotaChangeView {
+    pub(crate) fn new(band: v1::Band, change: v1::QuotaChange) -> Self {
         Self {
+            band: band_word(band),
             revision: change.revision,
             at_ms: change.at_ms,
             by: change.by.into(),
@@ -204,12 +206,13 @@ impl Tabular for QuotaChangeView {
     const PLURAL: &'static str = "changes";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["REVISION", "TIME", "BY", "LIMIT", "WINDOW"], Vec::new())
+        (vec!["BAND", "REVISION", "TIME", "BY", "LIMIT", "WINDOW"], Vec::new())
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let limit = self.limit.as_ref();
         let cells = vec![
+            self.band.clone(),
             self.revision.to_string(),
             time(self.at_ms),
             self.by.to_string(),

@@ -4,7 +4,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::changes::ChangedField;
-use super::job::JobVersionView;
+use super::job_version::JobVersionView;
 use super::table::Tabular;
 use super::text::time;
 use super::{Foreign, Style};

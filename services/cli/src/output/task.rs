@@ -169,19 +169,7 @@ impl ExitView {
         };
         if self.message.is_empty() { how } else { format!("{how}: {}", self.message) }
     }
-
-    /// As [`ExitView::text`], without the directories of PATH: for one line among others.
-    pub(crate) fn text_short(&self) -> String {
-        let text = self.text();
-        match text.split_once(PATH_SEARCHED) {
-            Some((program, _)) => format!("{program}\": no directory of its PATH has it"),
-            None => text,
-        }
-    }
 }
-
-/// What follows the name of a program in the message of a failed start, before the directories.
-const PATH_SEARCHED: &str = "\" in PATH (/";
 
 impl From<v1::Task> for TaskOutput {
     fn from(task: v1::Task) -> Self {
@@ -293,7 +281,7 @@ impl Tabular for TaskOutput {
             self.node.to_string(),
             ports_text(&self.ports),
             self.restarts.to_string(),
-            self.exit.as_ref().map(ExitView::text_short).unwrap_or_default(),
+            self.exit.as_ref().map(ExitView::text).unwrap_or_default(),
         ];
         let used = |stat: fn(&UsageView) -> String| self.usage.as_ref().map(stat).unwrap_or_default();
         let more = vec![

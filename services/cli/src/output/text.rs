@@ -4,7 +4,7 @@ use borough_model::node::is_domain_memory;
 use borough_model::resource::{cpu_display, device_display, rate_display};
 use borough_proto::v1;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Foreign;
 
@@ -53,6 +53,34 @@ impl From<v1::Resources> for ResourcesView {
 impl ResourcesView {
     /// Every dimension that has an amount.
     pub(crate) fn text(&self) -> String {
+        let devices = self.device_millis.iter().map(|(kind, &amount)| device_text(kind, amount));
+        self.text_with(devices)
+    }
+
+    /// The same without the domains of a machine: they say how it is divided, and several machines have the same.
+    pub(crate) fn text_of_whole(&self) -> String {
+        let devices = self.device_millis.iter().filter(|(kind, _)| domain_of(kind).is_none());
+        self.text_with(devices.map(|(kind, &amount)| device_text(kind, amount)))
+    }
+
+    /// How a machine is divided: `NUMA node 0: cpu 2, memory 23.5GiB; socket 0: ...`. Empty: not known.
+    pub(crate) fn domains_text(&self) -> String {
+        let domains: BTreeSet<(&str, &str)> =
+            self.device_millis.keys().filter_map(|kind| domain_of(kind)).collect();
+        let amount = |kind: String, show: fn(u64) -> String, what: &str| {
+            self.device_millis.get(&kind).map(|&amount| format!("{what} {}", show(amount)))
+        };
+        let text = |(kind, number): (&str, &str)| {
+            let cpu = amount(format!("{kind}/{number}"), device_display, "cpu");
+            let memory = amount(format!("{kind}.memory/{number}"), bytes, "memory");
+            let name = if kind == "numa" { "NUMA node" } else { kind };
+            let amounts: Vec<String> = cpu.into_iter().chain(memory).collect();
+            format!("{name} {number}: {}", amounts.join(", "))
+        };
+        domains.into_iter().map(text).collect::<Vec<_>>().join("; ")
+    }
+
+    fn text_with(&self, devices: impl Iterator<Item = String>) -> String {
         let mut parts = vec![
             format!("cpu {}", cpu_display(self.cpu_millis)),
             format!("memory {}", bytes(self.memory_bytes)),
@@ -66,9 +94,18 @@ impl ResourcesView {
         if self.network_bytes_per_s > 0 {
             parts.push(format!("network_rate {}", rate_display(self.network_bytes_per_s)));
         }
-        parts.extend(self.device_millis.iter().map(|(kind, &amount)| device_text(kind, amount)));
+        parts.extend(devices);
         parts.join(", ")
     }
+}
+
+/// The kind and the number of the domain of a machine that a dimension is about, such as `numa.memory/0`.
+fn domain_of(dimension: &str) -> Option<(&'static str, &str)> {
+    let (kind, number) = dimension.split_once('/')?;
+    let kind = ["numa", "socket"]
+        .into_iter()
+        .find(|known| kind == *known || kind.strip_suffix(".memory") == Some(known))?;
+    Some((kind, number))
 }
 
 /// An amount of a device, or of a domain of the machine: `gpu 0.5`, `numa.memory/0 23.5GiB`.
@@ -137,5 +174,19 @@ mod tests {
         assert_eq!(device_text("socket.memory/1", 1 << 30), "socket.memory/1 1GiB");
         assert_eq!(device_text("numa/0", 2_000), "numa/0 2");
         assert_eq!(device_text("gpu", 500), "gpu 0.5");
+    }
+
+    #[test]
+    fn the_domains_of_a_machine_stand_apart_from_what_it_has() {
+        let mut view = ResourcesView { cpu_millis: 2_000, memory_bytes: 1 << 30, ..ResourcesView::default() };
+        for (kind, amount) in
+            [("numa/0", 2_000), ("numa.memory/0", 1 << 30), ("socket/0", 2_000), ("gpu", 1_000)]
+        {
+            view.device_millis.insert(kind.to_owned(), amount);
+        }
+        assert_eq!(view.text_of_whole(), "cpu 2, memory 1GiB, gpu 1");
+        assert_eq!(view.domains_text(), "NUMA node 0: cpu 2, memory 1GiB; socket 0: cpu 2");
+        assert!(view.text().contains("numa/0 2"), "{}", view.text());
+        assert_eq!(ResourcesView::default().domains_text(), "");
     }
 }

@@ -5,14 +5,16 @@ mod file;
 use std::path::Path;
 
 use borough_client::Client;
+use borough_gateway::cell::{METHODS, MethodRule};
 use borough_kv::env::SystemClock;
 use borough_model::audit::{AuditHash, AuditSeal};
+use borough_model::job::file::nearest;
 use borough_proto::v1::{AuditChunk, AuditFilter, AuditOutcome, ListAuditChunksResponse};
 
 use self::file::{AuditFile, CheckedChain};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch};
-use crate::args::{AuditFilterArguments, AuditOutcomeWord, AuditVerb, Global};
+use crate::args::{AuditFilterArguments, AuditOutcomeWord, AuditVerb, Global, value_shown};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{AuditChainView, AuditedCallView, Printer};
@@ -24,6 +26,9 @@ pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> 
     match verb {
         AuditVerb::List { filter, list } => {
             let client = connect::cell_client(global).await?;
+            if let Some(unknown) = filter.method.as_deref().and_then(method_unknown) {
+                printer.remark(&unknown);
+            }
             let filter = filter_of(&filter, SystemClock::shared().wall_ms());
             let fetch = async |page| {
                 let answer = client.audit_list_page(filter.clone(), page).await?;
@@ -59,6 +64,20 @@ pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> 
             Ok(Code::Done)
         }
     }
+}
+
+/// The methods that the audit may have, without their services. `other` stands for refusals without room of their own.
+pub(crate) fn audited_methods() -> impl Iterator<Item = &'static str> {
+    METHODS.iter().map(MethodRule::name).chain(["other"])
+}
+
+/// What is said of a method that this program does not know. A newer gateway may have it, so it is listed all the same.
+fn method_unknown(method: &str) -> Option<String> {
+    let known: Vec<&str> = audited_methods().collect();
+    let is_known = known.contains(&method) || METHODS.iter().any(|rule| rule.method == method);
+    let meant = nearest(method, &known).map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
+    (!is_known)
+        .then(|| format!("--method: {}: no method of the API has this name{meant}", value_shown(method)))
 }
 
 fn filter_of(arguments: &AuditFilterArguments, now_ms: i64) -> AuditFilter {
@@ -143,4 +162,23 @@ fn seal_of(chunk: AuditChunk) -> Result<AuditSeal, Failure> {
             .with_hint("the gateway is of another version, or is none")
     })?;
     Ok(AuditSeal { number, previous, hash, body: text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_that_nothing_has_is_said_with_the_near_one() {
+        for known in ["StopJob", "JobService/StopJob", "Exec", "other"] {
+            assert_eq!(method_unknown(known), None, "{known}");
+        }
+        let unknown = method_unknown("StopJbo").unwrap();
+        assert_eq!(
+            unknown,
+            "--method: \"StopJbo\": no method of the API has this name, did you mean \"StopJob\"?"
+        );
+        assert!(method_unknown("stopjob").unwrap().contains("did you mean \"StopJob\"?"));
+        assert!(method_unknown("zzz").unwrap().ends_with("has this name"));
+    }
 }

@@ -12,7 +12,7 @@ use super::restart::{RestartStopped, restart_job, running_check};
 use super::wait::{WaitingOutput, wait};
 use crate::args::{
     Global, JobChoice, JobLabels, JobTarget, RESTART_TIMEOUT, RestartArguments, RestartFrom, ShownJobLabels,
-    StopArguments, WaitArguments,
+    StopArguments, WaitArguments, conditions_of,
 };
 use crate::command::bulk::{
     BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
@@ -73,8 +73,9 @@ impl ChosenJobs {
         rows: &'static str,
     ) -> Result<Self, Failure> {
         let user = if labels.all { String::new() } else { client.user().to_owned() };
-        let unknown = jobs_unknown(client, &user, &labels.label).await?;
-        let (selector, states) = (labels.label.clone(), states.to_vec());
+        let selector = conditions_of(&labels.label);
+        let unknown = jobs_unknown(client, &user, &selector).await?;
+        let states = states.to_vec();
         let filter = JobFilter { user: user.clone(), selector, states, ..JobFilter::default() };
         let mut jobs = client.job_list(&filter).await?;
         jobs.sort_by(|one, other| (&one.user, &one.name).cmp(&(&other.user, &other.name)));
@@ -276,7 +277,7 @@ fn restart_rest(arguments: &RestartArguments, rest: &[String], index: u32) -> St
     let Some((first, others)) = rest.split_first() else { return String::new() };
     let JobLabels { label, all } = &arguments.choice.labels;
     if !label.is_empty() {
-        let (selector, all) = (selector_text(label), if *all { " --all" } else { "" });
+        let (selector, all) = (selector_text(&conditions_of(label)), if *all { " --all" } else { "" });
         return format!(
             "to go on with what is left: borough job restart -l {selector}{all} --from {first}/{index}{timeout}"
         );
@@ -303,6 +304,7 @@ pub(in crate::command) async fn all_again(
 ) -> Result<Vec<Task>, Failure> {
     let mut progress = Progress::new(printer);
     let mut waiting = WaitingOutput::new(client, job, WaitLimits::default(), &mut progress);
+    waiting.bound(timeout);
     let again = async {
         let mut rows = waiting.open().await?;
         let mut tasks = Vec::with_capacity(next.len());
@@ -317,13 +319,14 @@ pub(in crate::command) async fn all_again(
         None => Ok(again.await),
         Some(timeout) => tokio::time::timeout(timeout, again).await.map_err(|_| timeout),
     };
-    progress.reached();
-    ended.unwrap_or_else(|timeout| {
+    let ended = ended.unwrap_or_else(|timeout| {
         let after = humantime::format_duration(timeout);
         let count = tally(next.len(), "task");
         let message = format!("{job}: not each of {count} runs again after {after}; the restarts go on");
-        Err(Failure::new(Code::Failed, message).with_hint(format!("borough why {job}")))
-    })
+        Err(waiting.ended_early(Code::Failed, &message).with_hint(format!("borough why {job}")))
+    });
+    progress.reached();
+    ended
 }
 
 #[cfg(test)]

@@ -45,6 +45,13 @@ impl ProgressTimer {
         Self { since: now, ..Self::default() }
     }
 
+    /// Returns true if the deadline runs now.
+    pub(super) fn applies(known: &KnownJob, goal: Goal) -> bool {
+        goal == Goal::Up
+            && known.seen.job.kind() != JobKind::Batch
+            && known.seen.job.state() == JobState::Running
+    }
+
     /// Returns the time until the deadline passes; `None` if it has passed. Each further healthy task, and each further
     /// end of a surplus task, starts it again. It does not run while the job waits for other jobs, nor for batch work.
     pub(super) fn left(
@@ -54,9 +61,8 @@ impl ProgressTimer {
         deadline: Duration,
         now: Duration,
     ) -> Option<Duration> {
-        let (healthy, surplus) = (known.healthy(), known.surplus());
-        let applies =
-            goal == Goal::Up && known.job.kind() != JobKind::Batch && known.job.state() == JobState::Running;
+        let (healthy, surplus) = (known.seen.healthy(), known.seen.surplus());
+        let applies = Self::applies(known, goal);
         let moved = healthy > self.healthy || self.surplus.is_none_or(|least| surplus < least);
         if !applies || moved {
             self.since = now;
@@ -105,12 +111,12 @@ mod tests {
         assert_eq!(left(&mut timer, &known, 9), Some(1));
         known.task_changed(Task { revision: 2, ..task(0, TaskState::Dead, Health::Unknown) });
         assert_eq!(left(&mut timer, &known, 9), Some(10));
-        known.job.state = JobState::Waiting.into();
+        known.seen.job.state = JobState::Waiting.into();
         assert_eq!(left(&mut timer, &known, 90), Some(10));
-        known.job.state = JobState::Running.into();
+        known.seen.job.state = JobState::Running.into();
         assert_eq!(left(&mut timer, &known, 99), Some(1));
         assert_eq!(left(&mut timer, &known, 100), None);
-        known.job.kind = JobKind::Batch.into();
+        known.seen.job.kind = JobKind::Batch.into();
         assert_eq!(left(&mut timer, &known, 500), Some(10));
     }
 

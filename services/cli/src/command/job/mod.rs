@@ -5,6 +5,7 @@ mod deadline;
 mod edit;
 mod file;
 mod logs;
+mod outage;
 mod plan;
 mod progress;
 mod purge;
@@ -25,7 +26,7 @@ use super::confirm::{Intent, confirm};
 use super::selected::jobs_selected;
 use crate::args::{
     Global, JobLabels, JobTarget, JobVerb, LabelArgument, NameOrChange, ScaleArguments, ScaleChoice,
-    TaskOrJobState, label_change, task_states_apart, value_shown,
+    TaskOrJobState, conditions_of, label_change, task_states_apart, value_shown,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -71,6 +72,7 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             )?;
             let client = connect::cell_client(global).await?;
             let user = if all { String::new() } else { client.user().to_owned() };
+            let label = conditions_of(&label);
             jobs_selected(&client, &user, &label, printer).await?;
             let filter = JobFilter { user, ended, states, selector: label, ..JobFilter::default() };
             show::list(&client, &filter, &list, printer).await

@@ -59,20 +59,6 @@ pub(super) struct KnownJob {
     pub(super) rollout: RolloutSeen,
 }
 
-impl std::ops::Deref for KnownJob {
-    type Target = SeenJob;
-
-    fn deref(&self) -> &SeenJob {
-        &self.seen
-    }
-}
-
-impl std::ops::DerefMut for KnownJob {
-    fn deref_mut(&mut self) -> &mut SeenJob {
-        &mut self.seen
-    }
-}
-
 /// Returns true if a helper runs instead of the command of a task: before it starts, or after it has ended.
 pub(in crate::command) fn helper_instead(task: &Task) -> bool {
     let is_instead = |helper: &HelperStatus| {
@@ -97,17 +83,17 @@ impl KnownJob {
 
     /// The indexes of the tasks that surge.
     fn surging_indexes(&self) -> std::ops::Range<u32> {
-        let end = count_with_surge(&self.job);
-        if self.job.daemon.is_some() { end..end } else { self.job.count..end }
+        let end = count_with_surge(&self.seen.job);
+        if self.seen.job.daemon.is_some() { end..end } else { self.seen.job.count..end }
     }
 
     fn in_state(&self, states: &[TaskState]) -> usize {
-        self.wanted().filter(|task| states.contains(&task.state())).count()
+        self.seen.wanted().filter(|task| states.contains(&task.state())).count()
     }
 
     /// Counts the tasks that surge and have an attempt.
     pub(super) fn surging(&self) -> usize {
-        let surging = self.tasks.range(self.surging_indexes()).map(|(_, task)| task.state());
+        let surging = self.seen.tasks.range(self.surging_indexes()).map(|(_, task)| task.state());
         surging.filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending)).count()
     }
 
@@ -119,14 +105,14 @@ impl KnownJob {
             TaskState::Dead => !SeenJob::is_dead_for_good(task),
             _ => false,
         };
-        let others = self.tasks.range(first..end).filter(|(_, task)| !waits(task)).count();
+        let others = self.seen.tasks.range(first..end).filter(|(_, task)| !waits(task)).count();
         end.saturating_sub(first).saturating_sub(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
     /// Counts the waiting tasks. Tasks that were never placed have no row.
     pub(super) fn pending(&self) -> usize {
-        let count = usize::try_from(self.job.count).unwrap_or(usize::MAX);
-        count.saturating_sub(self.wanted().count()) + self.in_state(&[TaskState::Pending])
+        let count = usize::try_from(self.seen.job.count).unwrap_or(usize::MAX);
+        count.saturating_sub(self.seen.wanted().count()) + self.in_state(&[TaskState::Pending])
     }
 
     /// Returns true if a task, or one that is to surge, waits for a node.
@@ -136,16 +122,16 @@ impl KnownJob {
 
     /// The progress towards `goal`.
     pub(super) fn progress(&self, goal: Goal) -> JobProgress {
-        let name = format!("{}/{}", self.job.user, self.job.name);
+        let name = format!("{}/{}", self.seen.job.user, self.seen.job.name);
         if let Goal::Again(next) = goal {
             return self.again_progress(next, &name);
         }
         if let Goal::RolledOut { version } = goal
-            && self.job.state() == JobState::Running
+            && self.seen.job.state() == JobState::Running
         {
             return self.rollout_progress(version, &name);
         }
-        match (goal, self.job.state()) {
+        match (goal, self.seen.job.state()) {
             (Goal::Over, JobState::Waiting | JobState::Running | JobState::Stopping) => JobProgress::Underway,
             (Goal::Over, _) | (Goal::Up | Goal::RolledOut { .. }, JobState::Succeeded) => {
                 JobProgress::Reached
@@ -160,7 +146,7 @@ impl KnownJob {
             (Goal::Up, JobState::DependencyFailed) => {
                 JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
             }
-            (Goal::Up, _) if self.job.kind() == JobKind::Batch => JobProgress::Underway,
+            (Goal::Up, _) if self.seen.job.kind() == JobKind::Batch => JobProgress::Underway,
             (Goal::Up, JobState::Running) => self.up_progress(&name),
             _ => JobProgress::Underway,
         }
@@ -168,12 +154,12 @@ impl KnownJob {
 
     /// The task that `goal` is about.
     pub(super) fn task_of(&self, goal: Goal) -> Option<&Task> {
-        if let Goal::Again(next) = goal { self.tasks.get(&next.index) } else { None }
+        if let Goal::Again(next) = goal { self.seen.tasks.get(&next.index) } else { None }
     }
 
     /// Returns true if the task waits for a node.
     pub(super) fn is_pending(&self, index: u32) -> bool {
-        self.tasks.get(&index).is_some_and(|task| task.state() == TaskState::Pending)
+        self.seen.tasks.get(&index).is_some_and(|task| task.state() == TaskState::Pending)
     }
 
     /// Returns true if the goal waits for what the agent of a placed task does.
@@ -184,28 +170,28 @@ impl KnownJob {
             _ => false,
         };
         match goal {
-            Goal::Up | Goal::RolledOut { .. } | Goal::Over => self.tasks.values().any(waits),
-            Goal::Again(next) => self.tasks.get(&next.index).is_some_and(waits),
+            Goal::Up | Goal::RolledOut { .. } | Goal::Over => self.seen.tasks.values().any(waits),
+            Goal::Again(next) => self.seen.tasks.get(&next.index).is_some_and(waits),
         }
     }
 
     fn again_progress(&self, next: NextAttempt, name: &str) -> JobProgress {
         let NextAttempt { index, after } = next;
-        let task = self.tasks.get(&index);
+        let task = self.seen.tasks.get(&index);
         let done = |task: &Task| {
             task.state() == TaskState::Dead && task.exit.as_ref().and_then(|exit| exit.code) == Some(0)
         };
         if task.is_some_and(|task| (task.incarnation > after && SeenJob::is_healthy(task)) || done(task)) {
             return JobProgress::Reached;
         }
-        if !matches!(self.job.state(), JobState::Running) {
-            let state = word(self.job.state().as_str_name(), "JOB_STATE_");
+        if !matches!(self.seen.job.state(), JobState::Running) {
+            let state = word(self.seen.job.state().as_str_name(), "JOB_STATE_");
             return JobProgress::Lost(format!(
                 "task {name}/{index} does not start again: its job is {state}"
             ));
         }
-        if index >= count_with_surge(&self.job) {
-            let count = tally(usize::try_from(self.job.count).unwrap_or(usize::MAX), "task");
+        if index >= count_with_surge(&self.seen.job) {
+            let count = tally(usize::try_from(self.seen.job.count).unwrap_or(usize::MAX), "task");
             return JobProgress::Lost(format!("task {name}/{index} is gone: its job has {count} by now"));
         }
         match task {
@@ -224,10 +210,10 @@ impl KnownJob {
 
     /// One task's state, in one line.
     fn again_text(&self, next: NextAttempt) -> String {
-        let name = format!("{}/{}/{}", self.job.user, self.job.name, next.index);
-        let Some(task) = self.tasks.get(&next.index) else { return format!("{name}: pending") };
+        let name = format!("{}/{}/{}", self.seen.job.user, self.seen.job.name, next.index);
+        let Some(task) = self.seen.tasks.get(&next.index) else { return format!("{name}: pending") };
         let state = match task.state() {
-            TaskState::Running if self.job.kind() != JobKind::Batch && !SeenJob::is_healthy(task) => {
+            TaskState::Running if self.seen.job.kind() != JobKind::Batch && !SeenJob::is_healthy(task) => {
                 "not healthy yet".to_owned()
             }
             state => word(state.as_str_name(), "TASK_STATE_"),
@@ -244,7 +230,7 @@ impl KnownJob {
 
     /// The progress of a service, with why it can no longer come up.
     pub(super) fn up_progress(&self, name: &str) -> JobProgress {
-        match self.service_progress() {
+        match self.seen.service_progress() {
             ServiceProgress::Dead(task) => {
                 JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()))
             }
@@ -255,37 +241,38 @@ impl KnownJob {
 
     /// The state of the job, in one line.
     pub(super) fn text(&self, goal: Goal) -> String {
-        let count = self.job.count;
+        let count = self.seen.job.count;
         if let Goal::Again(next) = goal {
             return self.again_text(next);
         }
         if let Goal::RolledOut { version } = goal {
             return self.rollout_text(version);
         }
-        let mut parts = match (goal, self.job.kind()) {
+        let mut parts = match (goal, self.seen.job.kind()) {
             (Goal::Over, _) => {
                 let left = self
+                    .seen
                     .tasks
                     .values()
                     .filter(|task| !matches!(task.state(), TaskState::Dead | TaskState::Pending));
                 vec![format!("{} left", tally(left.count(), "task"))]
             }
             (Goal::Up, JobKind::Batch) => vec![format!("{}/{count} done", self.succeeded())],
-            _ => vec![format!("{}/{count} healthy", self.healthy())],
+            _ => vec![format!("{}/{count} healthy", self.seen.healthy())],
         };
-        if let Some(nodes) = self.job.daemon.as_ref().and_then(nodes_text) {
+        if let Some(nodes) = self.seen.job.daemon.as_ref().and_then(nodes_text) {
             parts.push(nodes);
         }
-        if self.job.state() == JobState::Waiting {
+        if self.seen.job.state() == JobState::Waiting {
             parts.push("waits for the jobs in its `after`".to_owned());
         }
         let begun = [TaskState::Held, TaskState::Assigned, TaskState::Starting];
-        let stopping = self.in_state(&[TaskState::Stopping, TaskState::Releasing]) + self.surplus();
+        let stopping = self.in_state(&[TaskState::Stopping, TaskState::Releasing]) + self.seen.surplus();
         let running = self.in_state(&[TaskState::Running]);
         // A task of a batch job ends, and its health is no goal.
-        let (running, how) = match self.job.kind() {
+        let (running, how) = match self.seen.job.kind() {
             JobKind::Batch => (running, "running"),
-            _ => (running.saturating_sub(self.healthy()), "not healthy yet"),
+            _ => (running.saturating_sub(self.seen.healthy()), "not healthy yet"),
         };
         for (number, word) in [
             (self.pending(), "pending"),
@@ -302,7 +289,7 @@ impl KnownJob {
         if goal == Goal::Up && !failing.is_empty() {
             parts.push(failing.trim_start_matches(": ").to_owned());
         }
-        format!("{}/{}: {}", self.job.user, self.job.name, parts.join(", "))
+        format!("{}/{}: {}", self.seen.job.user, self.seen.job.name, parts.join(", "))
     }
 
     fn succeeded(&self) -> usize {
@@ -310,19 +297,19 @@ impl KnownJob {
             let code = task.exit.as_ref().and_then(|exit| exit.code);
             task.state() == TaskState::Dead && code == Some(0)
         };
-        self.wanted().filter(ended_well).count()
+        self.seen.wanted().filter(ended_well).count()
     }
 
     /// The task with the most failures in a row.
     pub(super) fn failing(&self) -> Option<&Task> {
-        let failing = self.wanted().filter(|task| task.failures > 0 && !SeenJob::is_healthy(task));
+        let failing = self.seen.wanted().filter(|task| task.failures > 0 && !SeenJob::is_healthy(task));
         failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)))
     }
 
     /// A task that runs and is not healthy: the one that has run for longest.
     pub(super) fn unhealthy(&self) -> Option<&Task> {
         let runs = |task: &&Task| task.state() == TaskState::Running && !SeenJob::is_healthy(task);
-        self.wanted().filter(runs).min_by_key(|task| task.started_ms)
+        self.seen.wanted().filter(runs).min_by_key(|task| task.started_ms)
     }
 
     /// The task with the most failures in a row and how it ended; empty without failures.
@@ -336,7 +323,7 @@ impl KnownJob {
         let has_failed = |task: &&Task| {
             SeenJob::is_dead_for_good(task) && task.exit.as_ref().and_then(|exit| exit.code) != Some(0)
         };
-        let failed: Vec<u32> = self.wanted().filter(has_failed).map(|task| task.index).collect();
+        let failed: Vec<u32> = self.seen.wanted().filter(has_failed).map(|task| task.index).collect();
         match failed.len() {
             0 | 1 => String::new(),
             tasks => format!("; {} failed ({})", tally(tasks, "task"), ranges(&failed)),
@@ -345,7 +332,7 @@ impl KnownJob {
 
     /// How the last attempt of a failing task ended.
     fn ended(task: &Task) -> String {
-        let how = task.exit.clone().map(|exit| ExitView::from(exit).text_short()).unwrap_or_default();
+        let how = task.exit.clone().map(|exit| ExitView::from(exit).text()).unwrap_or_default();
         let how = how.replacen("stopped: ", "a stop: ", 1);
         let times = if task.failures < 2 { String::new() } else { format!(", {} times", task.failures) };
         format!(": ended with {how}{times}")
@@ -404,7 +391,7 @@ pub(super) mod tests {
         let other =
             Task { job_id: "j2".to_owned(), revision: 9, ..task(0, TaskState::Dead, Health::Unknown) };
         assert!(!known.task_changed(other));
-        assert!(!known.job_changed(Job { id: "j2".to_owned(), revision: 9, ..Job::default() }));
+        assert!(!known.seen.job_changed(Job { id: "j2".to_owned(), revision: 9, ..Job::default() }));
         assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
     }
 
@@ -422,7 +409,7 @@ pub(super) mod tests {
             known.task_changed(Task { revision: 2, ..ended });
         }
         assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
-        known.job.count = 0;
+        known.seen.job.count = 0;
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway, "the last one runs");
     }
 
@@ -481,10 +468,10 @@ pub(super) mod tests {
         assert_eq!(known.progress(goal), JobProgress::Reached);
         known.task_changed(of(TaskState::Pending, Health::Unknown, 5, 5));
         assert!(known.is_pending(0) && known.progress(goal) == JobProgress::Underway);
-        known.job.count = 0;
+        known.seen.job.count = 0;
         let gone = JobProgress::Lost("task alice/web/0 is gone: its job has 0 tasks by now".to_owned());
         assert_eq!(known.progress(goal), gone);
-        known.job.state = JobState::Stopping.into();
+        known.seen.job.state = JobState::Stopping.into();
         let over = "task alice/web/0 does not start again: its job is stopping".to_owned();
         assert_eq!(known.progress(goal), JobProgress::Lost(over));
     }
@@ -492,7 +479,7 @@ pub(super) mod tests {
     #[test]
     fn a_batch_job_is_up_when_it_has_succeeded() {
         let mut known = service(3);
-        known.job.kind = JobKind::Batch.into();
+        known.seen.job.kind = JobKind::Batch.into();
         let exit = Exit { reason: EndReason::Exited.into(), code: Some(0), ..Exit::default() };
         known.task_changed(Task { exit: Some(exit), ..task(0, TaskState::Dead, Health::Unknown) });
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
@@ -506,7 +493,7 @@ pub(super) mod tests {
             (JobState::Stopped, false),
             (JobState::DependencyFailed, false),
         ] {
-            known.job.state = state.into();
+            known.seen.job.state = state.into();
             assert_eq!(known.progress(Goal::Up) == JobProgress::Reached, reached, "{state:?}");
             assert_eq!(known.progress(Goal::Over), JobProgress::Reached);
         }

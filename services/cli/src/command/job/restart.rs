@@ -144,7 +144,7 @@ struct RestartedTask {
 
 impl RestartedTask {
     fn of(index: u32, known: &KnownJob) -> Self {
-        let task = known.tasks.get(&index);
+        let task = known.seen.tasks.get(&index);
         Self { index, has_output: task.is_some_and(|task| TaskAttempts::of(task).has_output()) }
     }
 
@@ -164,7 +164,7 @@ impl Rolling<'_> {
         let mut watched = waiting.open().await?;
         let wanted = wanted(self.arguments, self.from, &watched.known);
         for (place, &index) in wanted.iter().enumerate() {
-            let idle = why_idle(watched.known.tasks.get(&index), now_ms())
+            let idle = why_idle(watched.known.seen.tasks.get(&index), now_ms())
                 .filter(|_| self.arguments.task.is_empty());
             if let Some(why) = idle {
                 self.left.push(LeftTaskView { index, why });
@@ -176,11 +176,15 @@ impl Rolling<'_> {
             let ended = self.client.task_restart(&task).await?;
             let goal = Goal::Again(NextAttempt { index, after: ended.incarnation });
             let timeout = self.arguments.timeout;
+            waiting.bound(Some(timeout));
             let reached = tokio::time::timeout(timeout, waiting.reach(&mut watched, goal)).await;
             self.at = Some(RestartedTask::of(index, &watched.known));
             match reached {
                 Ok(reached) => reached?,
-                Err(_) => return Err(late(&watched.known.text(goal), timeout)),
+                Err(_) => {
+                    let late = late_text(&watched.known.text(goal), timeout);
+                    return Err(waiting.ended_early(Code::Failed, &late));
+                }
             }
             self.done.push(index);
         }
@@ -204,15 +208,15 @@ impl Rolling<'_> {
     }
 }
 
-fn late(state: &str, timeout: Duration) -> Failure {
+fn late_text(state: &str, timeout: Duration) -> String {
     let after = humantime::format_duration(timeout);
-    Failure::new(Code::Failed, format!("{state}; not healthy after {after}; the other tasks are left alone"))
+    format!("{state}; not healthy after {after}; the other tasks are left alone")
 }
 
 /// The tasks to restart: those that the user names, or all from the first one on.
 fn wanted(arguments: &RestartArguments, from: Option<u32>, known: &KnownJob) -> Vec<u32> {
     if arguments.task.is_empty() {
-        return (from.unwrap_or(0)..known.job.count).collect();
+        return (from.unwrap_or(0)..known.seen.job.count).collect();
     }
     indexes(&arguments.task)
 }
@@ -306,9 +310,9 @@ mod tests {
     fn the_hint_has_no_logs_of_a_task_that_has_never_run() {
         let mut known = KnownJob::default();
         let task = |state: TaskState| Task { state: state.into(), incarnation: 1, ..Task::default() };
-        known.tasks.insert(0, Task::default());
-        known.tasks.insert(1, task(TaskState::Assigned));
-        known.tasks.insert(2, task(TaskState::Running));
+        known.seen.tasks.insert(0, Task::default());
+        known.seen.tasks.insert(1, task(TaskState::Assigned));
+        known.seen.tasks.insert(2, task(TaskState::Running));
         let hint = |index| RestartedTask::of(index, &known).hint(&JobRef::new("ann", "web"));
         assert_eq!(hint(0), "borough why ann/web/0");
         assert_eq!(hint(1), "borough why ann/web/1");

@@ -26,6 +26,8 @@ pub(super) struct RolloutSeen {
     failed: Option<Task>,
     /// A task of that version that ran and was not healthy, as it was last seen.
     unhealthy: Option<Task>,
+    /// Whether the cell says that what surges has no node. Before that, no worker may have looked for one yet.
+    surge_refused: bool,
 }
 
 impl RolloutSeen {
@@ -55,9 +57,14 @@ impl KnownJob {
         }
     }
 
+    /// Takes what the cell says about tasks that surge and have no node.
+    pub(super) fn surge_refused_set(&mut self, is_refused: bool) {
+        self.rollout.surge_refused = is_refused;
+    }
+
     /// Keeps what an earlier list of the rows has shown.
     pub(super) fn seen_keep(&mut self, before: Self) {
-        if before.job.id == self.job.id {
+        if before.seen.job.id == self.seen.job.id {
             self.rollout = before.rollout;
             self.seen.tasks.values().for_each(|task| self.rollout.visit(task));
         }
@@ -65,7 +72,7 @@ impl KnownJob {
 
     /// Returns true if the spec in force was asked for.
     pub(super) fn has_spec(&self) -> bool {
-        self.rollout.specs_at == self.job.spec_version
+        self.rollout.specs_at == self.seen.job.spec_version
     }
 
     /// Adds the specs of this job's versions.
@@ -76,13 +83,13 @@ impl KnownJob {
             let spec = job_spec_from_message(version.spec.as_ref()?).ok()?;
             Some((version.version, Arc::new(spec)))
         };
-        self.rollout.specs_at = self.job.spec_version;
+        self.rollout.specs_at = self.seen.job.spec_version;
         self.rollout.specs = versions.iter().filter(of_job).filter_map(read).collect();
     }
 
     /// The progress of the rollout of a version. A version that is taken back is lost when every task is back.
     pub(super) fn rollout_progress(&self, version: u32, name: &str) -> JobProgress {
-        let Some(rollout) = &self.job.rollout else { return JobProgress::Reached };
+        let Some(rollout) = &self.seen.job.rollout else { return JobProgress::Reached };
         let over = !matches!(rollout.state(), RolloutState::Rolling | RolloutState::Paused);
         let why = &rollout.failure;
         if rollout.version == version {
@@ -123,13 +130,13 @@ impl KnownJob {
 
     /// Returns true if the owner has paused the rollout: nothing goes on by itself.
     pub(super) fn is_paused(&self) -> bool {
-        self.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Paused)
+        self.seen.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Paused)
     }
 
     /// How far the rollout of a version is, in one line.
     pub(super) fn rollout_text(&self, version: u32) -> String {
-        let name = format!("{}/{}", self.job.user, self.job.name);
-        let rollout = self.job.rollout.clone().unwrap_or_default();
+        let name = format!("{}/{}", self.seen.job.user, self.seen.job.name);
+        let rollout = self.seen.job.rollout.clone().unwrap_or_default();
         let of = rollout.version.max(version);
         let RolloutProgress { concerned, healthy, .. } = self.rollout_counts(of);
         let mut text = match concerned {
@@ -157,7 +164,7 @@ impl KnownJob {
             text.push_str(&format!("; {}", skipped_text(rollout.skipped)));
         }
         let unplaced = self.surge_unplaced();
-        if unplaced > 0 && concerned > 0 {
+        if unplaced > 0 && concerned > 0 && self.rollout.surge_refused {
             text.push_str(&format!("; {} (borough why {name})", surge_waits_text(unplaced)));
         }
         text.push_str(&self.refused_text(of, &name));
@@ -175,7 +182,7 @@ impl KnownJob {
                 .as_ref()
                 .is_some_and(|resize| !resize.refused.is_empty() && resize.spec_version >= version)
         };
-        let refused: Vec<&Task> = self.wanted().filter(is_refused).collect();
+        let refused: Vec<&Task> = self.seen.wanted().filter(is_refused).collect();
         let Some((first, resize)) =
             refused.first().and_then(|task| Some((task.index, task.resize.as_ref()?)))
         else {
@@ -191,14 +198,15 @@ impl KnownJob {
     /// What is waited for when a version concerns no task: what surges ends, and other tasks may not be healthy.
     fn unconcerned_text(&self, version: u32) -> String {
         let is_pending =
-            |index: &u32| self.tasks.get(index).is_none_or(|task| task.state() == TaskState::Pending);
-        let pending: Vec<u32> = (0..self.job.count).filter(is_pending).collect();
-        let unhealthy = self.job.count.saturating_sub(u32::try_from(self.healthy()).unwrap_or(u32::MAX));
+            |index: &u32| self.seen.tasks.get(index).is_none_or(|task| task.state() == TaskState::Pending);
+        let pending: Vec<u32> = (0..self.seen.job.count).filter(is_pending).collect();
+        let unhealthy =
+            self.seen.job.count.saturating_sub(u32::try_from(self.seen.healthy()).unwrap_or(u32::MAX));
         let needs = format!("version {version} needs no new attempt");
         match (pending.as_slice(), unhealthy) {
             ([], 0) if self.surging() > 0 => format!("{needs}; what surges ends"),
             // The count may be another one by the same file.
-            ([], 0) => format!("{needs}; {0}/{0} healthy", self.job.count),
+            ([], 0) => format!("{needs}; {0}/{0} healthy", self.seen.job.count),
             ([], tasks) => {
                 let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
                 format!("{needs}; {tasks} not healthy")
@@ -217,12 +225,12 @@ impl KnownJob {
     /// The counts of the rollout of `version`, over the tasks that it concerns.
     pub(super) fn rollout_counts(&self, version: u32) -> RolloutProgress {
         let specs = &self.rollout.specs;
-        let Some(spec) = specs.get(&self.job.spec_version) else {
+        let Some(spec) = specs.get(&self.seen.job.spec_version) else {
             return self.counts_of_all(version);
         };
-        let (kind, mut fits) = (spec.kind, AttemptFits::new(self.job.spec_version, Arc::clone(spec)));
+        let (kind, mut fits) = (spec.kind, AttemptFits::new(self.seen.job.spec_version, Arc::clone(spec)));
         let mut progress = RolloutProgress::default();
-        for task in self.wanted() {
+        for task in self.seen.wanted() {
             let fit = fits.fit_of(task.index, task.spec_version, |version| specs.get(&version).cloned());
             let state = task_state(task.state());
             let is_healthy = SeenJob::is_healthy(task);
@@ -230,21 +238,21 @@ impl KnownJob {
                 TaskProgress { version: task.spec_version, fit, state, is_healthy, failures: task.failures };
             progress.visit(task, version, kind);
         }
-        let known = u32::try_from(self.wanted().count()).unwrap_or(u32::MAX);
-        progress.concerned = progress.concerned.saturating_add(self.job.count.saturating_sub(known));
+        let known = u32::try_from(self.seen.wanted().count()).unwrap_or(u32::MAX);
+        progress.concerned = progress.concerned.saturating_add(self.seen.job.count.saturating_sub(known));
         progress
     }
 
     /// As if the rollout concerned every task.
     fn counts_of_all(&self, version: u32) -> RolloutProgress {
         let has = |task: &&Task| task.spec_version >= version && SeenJob::is_healthy(task);
-        let healthy = u32::try_from(self.wanted().filter(has).count()).unwrap_or(u32::MAX);
-        RolloutProgress { concerned: self.job.count, updated: healthy, healthy }
+        let healthy = u32::try_from(self.seen.wanted().filter(has).count()).unwrap_or(u32::MAX);
+        RolloutProgress { concerned: self.seen.job.count, updated: healthy, healthy }
     }
 
     /// Returns true if the rollout of the goal has failed, whether the version is taken back or not.
     pub(super) fn is_rollout_failed(&self) -> bool {
-        let Job { rollout: Some(rollout), .. } = &self.job else { return false };
+        let Job { rollout: Some(rollout), .. } = &self.seen.job else { return false };
         let version = self.rollout.version;
         let failed = rollout.version == version && rollout.state() == RolloutState::Failed;
         version > 0 && (failed || (rollout.reverts == version && !rollout.failure.is_empty()))
@@ -252,7 +260,7 @@ impl KnownJob {
 
     /// Returns true if the last rollout has failed and nothing takes its version back: the owner may.
     pub(super) fn is_rollout_stopped(&self) -> bool {
-        self.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Failed)
+        self.seen.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Failed)
     }
 
     /// The task whose attempt made the rollout fail, as it was then.
@@ -263,7 +271,7 @@ impl KnownJob {
     /// The task whose attempt made the rollout fail, with the option of `task logs` that shows that attempt.
     pub(super) fn failed_logs(&self) -> Option<String> {
         let task = self.failed_attempt()?;
-        let goes_on = task.failures == 0 && self.job.rollout.as_ref()?.version == self.rollout.version;
+        let goes_on = task.failures == 0 && self.seen.job.rollout.as_ref()?.version == self.rollout.version;
         let helper = failed_helper(task);
         let helper = if helper.is_empty() { String::new() } else { format!(" --helper {helper}") };
         let previous = if goes_on { "" } else { " --previous" };
@@ -273,7 +281,7 @@ impl KnownJob {
     /// How the last attempt of the version ended that failed: `; it ended with exit code 7`. Empty without one.
     pub(super) fn last_end(&self) -> String {
         let failed = self.rollout.failed.as_ref().and_then(|task| task.exit.clone());
-        let how = failed.map(|exit| ExitView::from(exit).text_short());
+        let how = failed.map(|exit| ExitView::from(exit).text());
         let text = |how: String| match how.strip_prefix("stopped: ") {
             Some(why) => format!("; it was stopped: {why}"),
             None => format!("; it ended with {how}"),
@@ -312,7 +320,7 @@ mod tests {
     fn a_task_that_is_not_resized_is_named_with_the_figures() {
         let mut known = service(2);
         known.goal_set(Goal::RolledOut { version: 2 });
-        known.job.rollout =
+        known.seen.job.rollout =
             Some(Rollout { state: RolloutState::Rolling.into(), version: 2, ..Rollout::default() });
         for index in [0, 1] {
             let refused = "it uses 2MiB".to_owned();
@@ -332,7 +340,10 @@ mod tests {
         known.goal_set(Goal::RolledOut { version: 2 });
         let mut rollout =
             Rollout { state: RolloutState::Rolling.into(), version: 2, surge: 2, ..Rollout::default() };
-        known.job.rollout = Some(rollout.clone());
+        known.seen.job.rollout = Some(rollout.clone());
+        // In the first moment nobody has looked for a node yet.
+        assert_eq!(known.rollout_text(2), "alice/web: 0/2 healthy with version 2");
+        known.surge_refused_set(true);
         let text =
             "alice/web: 0/2 healthy with version 2; 2 surging tasks wait for a node (borough why alice/web)";
         assert_eq!(known.rollout_text(2), text);
@@ -343,7 +354,7 @@ mod tests {
         known.task_changed(Task { failures: 1, ..task(3, TaskState::Pending, Health::Unknown) });
         (rollout.version, rollout.reverts) = (3, 2);
         rollout.failure = "task 3 failed".to_owned();
-        known.job.rollout = Some(rollout);
+        known.seen.job.rollout = Some(rollout);
         let text = "alice/web: 0/2 healthy with version 3, 1 surging; it takes back version 2, because task 3 failed";
         assert_eq!(known.rollout_text(2), text);
     }
@@ -354,10 +365,10 @@ mod tests {
         let mut known = service(2);
         known.goal_set(Goal::RolledOut { version: 3 });
         let (state, version) = (RolloutState::Rolling.into(), 3);
-        known.job.rollout = Some(Rollout { state, version, surge: 1, ..Rollout::default() });
+        known.seen.job.rollout = Some(Rollout { state, version, surge: 1, ..Rollout::default() });
         let (user, name) = (Name::new("alice").unwrap(), Name::new("web").unwrap());
         let spec = JobSpec::defaults(user, name, JobKind::Service, vec!["serve".to_owned()]);
-        known.job.spec_version = 3;
+        known.seen.job.spec_version = 3;
         known.rollout.specs = BTreeMap::from([(1, Arc::new(spec.clone())), (3, Arc::new(spec))]);
         let of =
             |index, state, health, failures| Task { spec_version: 1, failures, ..task(index, state, health) };
@@ -395,11 +406,11 @@ mod tests {
             failure: "task 0 failed 3 times in a row".to_owned(),
             ..Rollout::default()
         };
-        known.job.rollout = Some(rollout(RolloutState::Rolling));
+        known.seen.job.rollout = Some(rollout(RolloutState::Rolling));
         assert!(known.is_rollout_failed() && known.progress(goal) == JobProgress::Underway);
         let back = Task { spec_version: 3, revision: 9, ..task(0, TaskState::Running, Health::Healthy) };
         known.task_changed(back);
-        known.job.rollout = Some(rollout(RolloutState::Done));
+        known.seen.job.rollout = Some(rollout(RolloutState::Done));
         let why =
             "alice/web: version 2 was taken back: task 0 failed 3 times in a row; it ended with exit code 7";
         assert_eq!(known.progress(goal), JobProgress::Lost(why.to_owned()));

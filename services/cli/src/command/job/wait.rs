@@ -13,7 +13,7 @@ use super::deadline::{ProgressTimer, WaitLimits};
 use super::progress::{Goal, JobProgress, KnownJob, NextAttempt};
 use super::tail::{failed_helper, failing_log};
 use crate::command::attempts::TaskAttempts;
-use crate::exit::{Code, Failure, absence_text};
+use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
 /// After so long without a change, tasks that are not placed are explained.
@@ -49,6 +49,7 @@ pub(in crate::command) async fn wait(
     let limits = limits.into();
     let mut progress = Progress::new(printer);
     let mut waiting = WaitingOutput::new(client, job, limits, &mut progress);
+    waiting.bound(limits.timeout);
     let waited = Box::pin(async {
         tokio::select! {
             outcome = waiting.until(goal) => outcome,
@@ -110,12 +111,14 @@ pub(super) struct JobRows {
 
 /// A wait with what it shows.
 pub(super) struct WaitingOutput<'w, 'p> {
-    client: &'w Client,
-    job: &'w JobRef,
+    pub(super) client: &'w Client,
+    pub(super) job: &'w JobRef,
     limits: WaitLimits,
     timer: ProgressTimer,
-    clock: Arc<dyn Clock>,
-    progress: &'w mut Progress<'p>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// When the caller ends the wait, by the monotonic clock; `None`: it does not.
+    pub(super) end: Option<Duration>,
+    pub(super) progress: &'w mut Progress<'p>,
     /// The explanation that was last shown.
     explained: String,
     /// Why tasks run and are not healthy, as it was last found, and as it was last shown.
@@ -130,7 +133,7 @@ pub(super) struct WaitingOutput<'w, 'p> {
     /// Those that were last remarked.
     silent_told: Vec<UnansweredTasks>,
     /// That no gateway answers, as the failure would say it. `None`: one does.
-    absent: Option<String>,
+    pub(super) absent: Option<String>,
     /// The rollout that is waited for stands still.
     is_paused: bool,
 }
@@ -159,6 +162,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             limits,
             timer,
             clock,
+            end: None,
             progress,
             explained: String::new(),
             unhealthy: String::new(),
@@ -193,7 +197,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
         let (tasks, _) = self.client.task_list_of_job(self.job).await?;
         let mut known = KnownJob::of(answer.job.unwrap_or_default());
-        known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
+        known.seen.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
         let filter = WatchFilter {
             user: self.job.user.clone(),
             job: self.job.name.clone(),
@@ -247,8 +251,12 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             }
             let deadline = self.limits.progress_deadline(watched.spec.as_ref());
             let Some(left) = self.timer.left(&watched.known, goal, deadline, self.clock.monotonic()) else {
+                if let Some(unknown) = self.unknown_progress(&watched.known, goal, deadline).await {
+                    return Err(unknown);
+                }
                 return Err(self.stuck(&watched.known, goal, deadline).await);
             };
+            let progress_left = ProgressTimer::applies(&watched.known, goal).then_some(left);
             let next = tokio::time::timeout(EXPLAIN_AFTER.min(left), watched.changes.next());
             let first = match next.await {
                 Ok(Some(item)) => item?,
@@ -257,7 +265,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
                     continue;
                 }
                 Err(_) => {
-                    self.explain(&watched.known, goal).await;
+                    self.explain(&mut watched.known, goal).await;
                     continue;
                 }
             };
@@ -269,7 +277,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
                 come.push(item?);
             }
             for item in come {
-                self.answered(&item, goal);
+                self.answered(&item, goal, progress_left);
                 match item {
                     CellItem::Change(message) => {
                         if changed(&mut watched.known, *message, self.client.user()) {
@@ -287,19 +295,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
     }
 
-    /// Says once that no gateway answers, and that one does again.
-    fn answered(&mut self, item: &CellItem, goal: Goal) {
-        if let CellItem::Absent(absence) = item {
-            self.progress.remark(&format!("{}; {}", absence_text(absence), goal.goes_on()));
-            self.absent = Some(Failure::from(&*absence.error).message().to_owned());
-        } else if self.absent.take().is_some() {
-            self.progress.remark("a gateway answers again");
-        }
-    }
-
     /// The job can no longer reach its goal.
     async fn lost(&mut self, known: &KnownJob, text: String) -> Failure {
-        if known.job.state() == JobState::DependencyFailed {
+        if known.seen.job.state() == JobState::DependencyFailed {
             return self.never_starts(known, text).await;
         }
         let status = Some(format!("borough job status {}", self.job));
@@ -325,7 +323,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// A job in its `after` has failed. The explanation says which.
     async fn never_starts(&self, known: &KnownJob, text: String) -> Failure {
         let explained = self.client.task_explain(self.job, None).await.unwrap_or_default().explanations;
-        let views = ExplanationView::all_of(&known.job, explained);
+        let views = ExplanationView::all_of(&known.seen.job, explained);
         let details = explanations_text(&views).lines().map(str::to_owned).collect();
         Failure::new(Code::Failed, text).with_details(details).with_hint(format!("borough why {}", self.job))
     }
@@ -367,7 +365,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     }
 
     /// The state of the job, in one line.
-    fn state_text(&self, known: &KnownJob, goal: Goal) -> String {
+    pub(super) fn state_text(&self, known: &KnownJob, goal: Goal) -> String {
         let mut text = known.text(goal);
         for UnansweredTasks { node, tasks, .. } in &self.silent {
             let wait = if *tasks == 1 { "task waits" } else { "tasks wait" };
@@ -378,7 +376,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
 
     /// Shows why tasks are not placed, or that their nodes do not answer, if that has changed. If the explanation
     /// fails, the wait continues without it.
-    async fn explain(&mut self, known: &KnownJob, goal: Goal) {
+    async fn explain(&mut self, known: &mut KnownJob, goal: Goal) {
         let index = match goal {
             Goal::Up | Goal::RolledOut { .. } | Goal::Over => None,
             Goal::Again(next) => Some(next.index),
@@ -394,13 +392,14 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
         let Ok(answer) = self.client.task_explain(self.job, index).await else { return };
         // The progress itself says how tasks fail.
-        let mut views = ExplanationView::all_of(&known.job, answer.explanations);
+        let mut views = ExplanationView::all_of(&known.seen.job, answer.explanations);
         views.retain(|view| view.failures == 0);
         let (unhealthy, views): (Vec<_>, Vec<_>) =
             views.into_iter().partition(ExplanationView::is_of_running);
         self.unhealthy_explain(&unhealthy);
         let (silent, waits): (Vec<_>, Vec<_>) =
             views.into_iter().partition(|view| view.silent_node.is_some());
+        known.surge_refused_set(waits.iter().any(|view| view.surges && !view.fits));
         let tasks = |view: &ExplanationView| {
             let node = view.silent_node.as_ref()?.to_string();
             let is_silent = view.silent_since_ms.is_some();
@@ -454,7 +453,7 @@ fn changed(known: &mut KnownJob, message: WatchResponse, own: &str) -> bool {
     match message.change {
         Some(Change::Job(job)) => {
             let is_stopped = matches!(job.state(), JobState::Stopping | JobState::Stopped);
-            let newer = known.job_changed(job);
+            let newer = known.seen.job_changed(job);
             let other = message.actor.strip_prefix("user/").filter(|user| *user != own);
             if newer && is_stopped {
                 known.stopped_by = known.stopped_by.take().or_else(|| other.map(str::to_owned));

@@ -7,7 +7,7 @@ use borough_proto::v1::{PageRequest, Task, TaskState};
 use futures::{StreamExt as _, stream};
 
 use super::no_such_task;
-use crate::args::{Global, ListArguments, TaskStopArguments};
+use crate::args::{Global, ListArguments, TaskStopArguments, conditions_of};
 use crate::command::bulk::{
     BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
     none_selected,
@@ -107,8 +107,9 @@ async fn attempts_named(client: &Client, arguments: &TaskStopArguments) -> Resul
 async fn attempts_of(client: &Client, arguments: &TaskStopArguments) -> Result<Vec<TaskAttempt>, Failure> {
     let labels = &arguments.labels;
     let user = if labels.all { String::new() } else { client.user().to_owned() };
-    let unknown = jobs_unknown(client, &user, &labels.label).await?;
-    let (selector, states) = (labels.label.clone(), WITH_ATTEMPT.to_vec());
+    let selector = conditions_of(&labels.label);
+    let unknown = jobs_unknown(client, &user, &selector).await?;
+    let states = WITH_ATTEMPT.to_vec();
     let filter = TaskFilter { user: user.clone(), selector, states, ..TaskFilter::default() };
     let fetch = async |page| {
         let answer = client.task_list_page(&filter, page).await?;

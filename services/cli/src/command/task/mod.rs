@@ -15,7 +15,7 @@ pub(super) use self::logs::{gone_text, wait_text};
 use super::list::{NoRows, list_page};
 use super::selected::jobs_selected;
 use super::watch::{WatchedView, list_or_watch};
-use crate::args::{Global, ListArguments, TaskVerb, task_states_apart};
+use crate::args::{Global, ListArguments, TaskVerb, conditions_of, task_states_apart};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, TaskOutput};
@@ -42,6 +42,7 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
         TaskVerb::List { all, ended, label, state, node, list } => {
             let user = if all || node.is_some() { String::new() } else { client.user().to_owned() };
             let node = node.unwrap_or_default();
+            let label = conditions_of(&label);
             jobs_selected(&client, &user, &label, printer).await?;
             let wanted = state.is_empty();
             let (states, conditions) = task_states_apart(&state);

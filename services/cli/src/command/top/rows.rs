@@ -284,7 +284,7 @@ pub(super) fn task_row(task: v1::Task, scope: &TaskScope) -> TableRow {
         Some(reason) => format!("{} ({})", view.state, reason.replace('_', " ")),
         None => view.state.clone(),
     };
-    let exit = view.exit.as_ref().map(ExitView::text_short).unwrap_or_default();
+    let exit = view.exit.as_ref().map(ExitView::text).unwrap_or_default();
     let started = view.started_ms.unwrap_or_default();
     let values = vec![
         TableValue::text(&name),

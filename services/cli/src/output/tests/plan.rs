@@ -94,3 +94,26 @@ fn a_plan() {
     );
     expect_file!["../golden/plan.json"].assert_eq(&as_json(&view));
 }
+
+/// Canaries try other amounts too, before any running task gets them.
+#[test]
+fn a_plan_that_only_resizes_says_that_canaries_come_first() {
+    use v1::planned_need::Need;
+    let need = v1::PlannedNeed {
+        need: Need::Resize.into(),
+        indexes: vec![0, 1],
+        why: "task.resources.cpu".to_owned(),
+    };
+    let plan = v1::PlanJobResponse {
+        changed: true,
+        revision: 2,
+        surge: 2,
+        canaries: 2,
+        needs: vec![need],
+        ..v1::PlanJobResponse::default()
+    };
+    let spec = v1::JobSpec { user: "alice".to_owned(), name: "web".to_owned(), ..Default::default() };
+    let text = PlanView::new(&spec, "alpha", plan).text(&Style::default());
+    let lines = "2 canaries first; once they are healthy and promoted:\nno attempt is replaced\nresize tasks 0-1 in place";
+    assert!(text.contains(lines), "{text}");
+}

@@ -85,7 +85,7 @@ async fn all_logs<'a>(
     let style = LogStyle::new(printer, count_with_surge(&known));
     let all = AllLogs {
         client,
-        scope: LogScope::new(job, &indexes(&arguments.task)),
+        scope: LogScope::new(job, &indexes(&arguments.task), arguments.choice()),
         query,
         choice: arguments.choice(),
         style: if arguments.show.timestamps { style.with_times() } else { style },

@@ -13,17 +13,21 @@ pub(super) struct LogScope {
     pub(super) job: JobRef,
     /// In order and once each; empty: all tasks of the job.
     tasks: Vec<u32>,
+    /// Whether tasks that have ended and that the job no longer has are among them.
+    with_left_behind: bool,
 }
 
 impl LogScope {
-    /// Of these tasks, in order and each once; all if none is named.
-    pub(super) fn new(job: JobRef, tasks: &[u32]) -> Self {
-        Self { job, tasks: tasks.to_vec() }
+    /// Of these tasks, in order and each once; if none is named, of those that the job has now. Who asks for other
+    /// attempts than the last of each task also gets those of tasks that the job no longer has.
+    pub(super) fn new(job: JobRef, tasks: &[u32], choice: AttemptChoice) -> Self {
+        let with_left_behind = !tasks.is_empty() || choice != AttemptChoice::Last;
+        Self { job, tasks: tasks.to_vec(), with_left_behind }
     }
 
     /// The lists that have its tasks.
     pub(super) fn filters(&self) -> Vec<TaskFilter> {
-        let all = TaskFilter::of_job(&self.job);
+        let all = TaskFilter { wanted: !self.with_left_behind, ..TaskFilter::of_job(&self.job) };
         if self.tasks.is_empty() {
             return vec![all];
         }
@@ -134,7 +138,20 @@ mod tests {
     }
 
     fn scope(tasks: &[u32]) -> LogScope {
-        LogScope::new(JobRef::new("alice", "web"), tasks)
+        LogScope::new(JobRef::new("alice", "web"), tasks, AttemptChoice::Last)
+    }
+
+    #[test]
+    fn tasks_that_the_job_no_longer_has_are_shown_to_who_asks_for_them() {
+        let wanted = |tasks: &[u32], choice| {
+            let scope = LogScope::new(JobRef::new("alice", "web"), tasks, choice);
+            scope.filters().iter().all(|filter| filter.wanted)
+        };
+        assert!(wanted(&[], AttemptChoice::Last));
+        assert!(!wanted(&[7], AttemptChoice::Last));
+        for choice in [AttemptChoice::All, AttemptChoice::Previous, AttemptChoice::Number(3)] {
+            assert!(!wanted(&[], choice), "{choice:?}");
+        }
     }
 
     #[test]
