@@ -8,13 +8,16 @@
 //!
 //! `access` decides who may do what, and `audit` says what was done and refused.
 //!
-//! Modules import downwards only: `journal` over `audit` and `merged` over `task` over `job` over `queue` and `node`
+//! `federation` divides the tasks of a federated job among cells.
+//!
+//! Modules import downwards only: `federation` and `journal` over `audit` and `merged` over `task` over `job` over `queue` and `node`
 //! over `resource`, `id` and the errors of fields.
 
 pub mod access;
 pub mod audit;
 pub mod daemon;
 pub mod disruption;
+pub mod federation;
 mod field_error;
 pub mod id;
 pub mod job;

@@ -56,9 +56,9 @@ pub use task::{HealthCheck, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
 pub use toleration::{
     Toleration, TolerationOperator, eviction_due_ms, taint_tolerated, tolerations_in_force,
 };
-pub(crate) use validate::PORTS_MAX;
 pub use validate::variables_of;
 pub use validate::{
     COUNT_MAX, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };
+pub(crate) use validate::{PORTS_MAX, toleration_list_check};
 pub use work::{WorkKind, scheduler_by_rules, scheduler_rules_check, spec_with_scheduler};

@@ -49,6 +49,16 @@ pub enum LabelOperator {
 }
 
 impl LabelCondition {
+    /// The condition of `key=value` or `key!=value`.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (key, value) = text.split_once('=')?;
+        let (key, operator) = match key.strip_suffix('!') {
+            Some(key) => (key, LabelOperator::IsNot),
+            None => (key, LabelOperator::Is),
+        };
+        Some(Self { key: key.trim().to_owned(), value: value.trim().to_owned(), operator })
+    }
+
     /// Returns true if the labels meet it.
     pub fn is_met(&self, labels: &BTreeMap<String, String>) -> bool {
         let is = labels.get(&self.key) == Some(&self.value);
@@ -152,12 +162,7 @@ mod tests {
     use super::*;
 
     fn condition(text: &str) -> LabelCondition {
-        let (key, value) = text.split_once('=').unwrap();
-        let (key, operator) = match key.strip_suffix('!') {
-            Some(key) => (key, LabelOperator::IsNot),
-            None => (key, LabelOperator::Is),
-        };
-        LabelCondition { key: key.to_owned(), value: value.to_owned(), operator }
+        LabelCondition::from_text(text).unwrap()
     }
 
     fn spec(selector: &[&str], shares: &[(&str, u32)]) -> MergedServiceSpec {

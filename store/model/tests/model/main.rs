@@ -14,6 +14,8 @@ mod disruption;
 #[cfg(test)]
 mod encoding;
 #[cfg(test)]
+mod federation;
+#[cfg(test)]
 mod gang;
 #[cfg(test)]
 mod help;

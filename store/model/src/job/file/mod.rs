@@ -14,7 +14,7 @@ mod reader;
 mod schema;
 mod suggest;
 mod tree;
-mod write;
+pub(crate) mod write;
 
 pub use diff::{file_diff, file_value_text};
 pub use duration::{duration_ms, duration_text};
@@ -22,9 +22,9 @@ pub use help::{FieldHelp, HelpError, field_help};
 pub(crate) use kind::FieldKind;
 pub use problem::{Position, Problem};
 pub(crate) use reader::{FieldReader, FileItem, MapFields};
-pub(crate) use schema::described;
 pub use schema::job_file_schema;
 use schema::message_schema;
+pub(crate) use schema::{described, map_schema};
 pub use suggest::nearest;
 pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue};
 
@@ -218,7 +218,7 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
 }
 
 /// The problem of a field that was read.
-fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
+pub(crate) fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
     let of_spec = file_path(&error.path);
     let path = reader.shown(&of_spec);
     if reader.unread.covers(&of_spec) || reader.unread.covers(&path) {

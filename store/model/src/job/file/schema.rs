@@ -42,7 +42,7 @@ pub(crate) fn message_schema(fields: &'static [FieldInfo]) -> Value {
 }
 
 /// A map with these properties and no other.
-pub(super) fn map_schema(properties: Map<String, Value>, required: &[&str]) -> Value {
+pub(crate) fn map_schema(properties: Map<String, Value>, required: &[&str]) -> Value {
     let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
     if !required.is_empty() {
         merge(&mut schema, json!({"required": required}));

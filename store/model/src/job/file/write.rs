@@ -16,15 +16,15 @@ use crate::resource::{Dimension, Resources};
 
 /// A map of a job file.
 #[derive(Default)]
-struct FileMap(Map<String, Value>);
+pub(crate) struct FileMap(Map<String, Value>);
 
 impl FileMap {
-    fn put(&mut self, name: &str, value: impl Into<Value>) {
+    pub(crate) fn put(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
     /// Leaves out a value that the reader takes by default.
-    fn put_unless<T: PartialEq>(
+    pub(crate) fn put_unless<T: PartialEq>(
         &mut self,
         name: &str,
         value: &T,
@@ -36,19 +36,19 @@ impl FileMap {
         }
     }
 
-    fn put_some<T>(&mut self, name: &str, value: Option<&T>, written: impl FnOnce(&T) -> Value) {
+    pub(crate) fn put_some<T>(&mut self, name: &str, value: Option<&T>, written: impl FnOnce(&T) -> Value) {
         if let Some(value) = value {
             self.put(name, written(value));
         }
     }
 
-    fn put_list<T>(&mut self, name: &str, values: &[T], written: impl Fn(&T) -> Value) {
+    pub(crate) fn put_list<T>(&mut self, name: &str, values: &[T], written: impl Fn(&T) -> Value) {
         if !values.is_empty() {
             self.put(name, values.iter().map(written).collect::<Vec<_>>());
         }
     }
 
-    fn done(self) -> Value {
+    pub(crate) fn done(self) -> Value {
         Value::Object(self.0)
     }
 }
@@ -102,7 +102,7 @@ fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static 
     words.iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
 }
 
-fn delay(ms: u64) -> Value {
+pub(crate) fn delay(ms: u64) -> Value {
     delay_text(ms).into()
 }
 
@@ -174,7 +174,7 @@ fn affinity(affinity: &Affinity) -> Value {
     map.done()
 }
 
-fn toleration(toleration: &Toleration) -> Value {
+pub(crate) fn toleration(toleration: &Toleration) -> Value {
     let Toleration { key, operator, value, effect, evict_after_ms } = toleration;
     let exists = *operator == TolerationOperator::Exists;
     if exists && !key.is_empty() && value.is_empty() && effect.is_none() && evict_after_ms.is_none() {

@@ -29,6 +29,7 @@ pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 pub(super) use gang::{count_of_spec_check, gang_check};
 pub(super) use helper::helpers_check;
 pub(super) use placement::EVICT_AFTER_MS_MAX;
+pub(crate) use placement::toleration_list_check;
 pub(super) use placement::{
     affinities_check, after_check, constraints_check, spread_check, tolerations_check,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::AFTER_MAX;
 use super::contradiction::contradiction;
 use crate::field_error::{FieldErrors, delay_text};
-use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, TolerationOperator};
+use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Toleration, TolerationOperator};
 use crate::node::TaintEffect;
 
 const CONSTRAINTS_MAX: usize = 32;
@@ -51,13 +51,17 @@ pub(in crate::job) fn constraints_check(fields: &mut FieldErrors, _: &str, spec:
     contradiction_check(fields, "constraints", "node", constraints);
 }
 
-pub(in crate::job) fn tolerations_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
-    let tolerations = &spec.tolerations;
+pub(in crate::job) fn tolerations_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
+    toleration_list_check(fields, path, &spec.tolerations);
+}
+
+/// Checks the tolerations of a list at `list`.
+pub(crate) fn toleration_list_check(fields: &mut FieldErrors, list: &str, tolerations: &[Toleration]) {
     let given = format!("{} tolerations", tolerations.len());
     let accepted = format!("at most {TOLERATIONS_MAX}");
-    fields.require(tolerations.len() <= TOLERATIONS_MAX, "tolerations", given, accepted);
+    fields.require(tolerations.len() <= TOLERATIONS_MAX, list, given, accepted);
     for (at, toleration) in tolerations.iter().enumerate() {
-        let path = |field: &str| format!("tolerations[{at}].{field}");
+        let path = |field: &str| format!("{list}[{at}].{field}");
         let exists = toleration.operator == TolerationOperator::Exists;
         if !(exists && toleration.key.is_empty()) {
             fields.key(&path("key"), &toleration.key);

@@ -8,16 +8,16 @@ use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
 use super::{ATTRIBUTE_STAND_IN, any_of, map_of};
 use crate::job::validate::EVICT_AFTER_MS_MAX;
-use crate::job::{JobSpec, Toleration, TolerationOperator};
+use crate::job::{Toleration, TolerationOperator};
 use crate::node::TaintEffect;
 
 const ACCEPTED: &str = "a taint's key, or a map with taint, value, operator, effect and evict_after";
 
 /// A list of keys, or of maps such as `{taint: dedicated, value: db, effect: no_schedule}`.
-pub(crate) fn tolerations_read(
+pub(crate) fn tolerations_read<S>(
     reader: &mut FieldReader,
     list: &FileItem<'_>,
-    _: &JobSpec,
+    _: &S,
 ) -> Option<Vec<Toleration>> {
     let items = reader.items(list, "a list such as [dedicated, {taint: dedicated, value: db}]");
     Some(items.iter().map(|item| toleration_one(reader, item)).collect())

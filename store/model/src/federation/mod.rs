@@ -1,0 +1,23 @@
+//! Federated jobs: what their owner says of cells, and how their tasks are divided among them.
+//!
+//! [`FederationSpec`] is the `federation` part of a job file, and [`split`] divides the tasks. All here is pure: the caller asks the cells, and records
+//! and carries out what is decided.
+
+mod check;
+mod facts;
+mod job;
+mod patch;
+mod read;
+mod spec;
+mod split;
+
+pub use check::{
+    AWAY_FROM_MAX, CELL_SPREAD_MAX, CELL_WEIGHT_MAX, CELLS_NAMED_MAX, CONDITIONS_MAX, GROUPS_MAX,
+};
+pub use facts::{CellFacts, CellIntake};
+pub use job::{FEDERATION_FIELD, FederatedJob};
+pub use spec::{
+    CellGroup, CellLimits, CellSpread, FailoverAfter, FederationSpec, ReturnPolicy, SPREAD_BY_CELL,
+    SplitPolicy,
+};
+pub use split::{CellReason, CellVerdict, ShortfallCause, Split, SplitMode, SpreadShortfall, split};
