@@ -58,8 +58,8 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// The JSON value of a part of a job file, whose places and repeated keys the reader records. A number that JSON does
-/// not have stays as it is written.
+/// The JSON value of a part of a job file. The reader records its places, and keys that stand twice. A number that JSON
+/// does not have stays as it is written.
 pub(super) fn patch_json(reader: &mut FieldReader, item: &FileItem<'_>) -> Value {
     match &item.node.value {
         TreeValue::Null => Value::Null,
