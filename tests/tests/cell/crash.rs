@@ -152,7 +152,8 @@ impl Crashes {
         let mut changes = self.cell.client().watch_cell(filter, answer.cursor);
         let clock = SystemClock::shared();
         let begun_at = borough_tests::now();
-        while !is_ended {
+        // What has surged ends after the rollout.
+        while !is_ended || self.is_surging() {
             let since = borough_tests::now().saturating_sub(begun_at);
             assert!(since < DEADLINE * 3, "{release:?} stands still after {:?}", self.seen);
             let Ok(item) = tokio::time::timeout(OWNER_PATIENCE, changes.next()).await else {
@@ -161,12 +162,18 @@ impl Crashes {
             };
             let CellItem::Change(change) = item.expect("a watch does not end").unwrap() else { continue };
             let Some(transition) = self.visit(&change) else { continue };
-            is_ended = change.change.as_ref().is_some_and(|change| is_over(change, release));
+            is_ended = is_ended || change.change.as_ref().is_some_and(|change| is_over(change, release));
             if clock.wall_ms().saturating_sub(change.at_ms) < FRESH_MS {
                 self.transition_kill(transition).await;
             }
             self.owner_orders(release, transition).await;
         }
+    }
+
+    /// Whether a task beside those of the owner was seen, and was not seen to be over.
+    fn is_surging(&self) -> bool {
+        let mut beside = self.tasks.iter().filter(|(index, _)| **index >= TASKS);
+        beside.any(|(_, task)| task.state() != TaskState::Dead)
     }
 
     fn visit(&mut self, change: &WatchResponse) -> Option<Transition> {

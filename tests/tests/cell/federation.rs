@@ -1,6 +1,7 @@
 //! A federation: a process that looks at member cells in other stores, and what an operator sees of them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use borough_proto::v1::{Member, MemberHealth};
 use borough_tests::{TestCell, options, until};
@@ -20,7 +21,9 @@ async fn member_start(name: &str) -> TestCell {
 fn token_give(home: &TestCell, member: &TestCell, name: &str) {
     let directory = home.root().join("federation");
     fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join(format!("{name}.token")), member.token()).unwrap();
+    let path = directory.join(format!("{name}.token"));
+    fs::write(&path, member.token()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// The member, once it is as wanted.

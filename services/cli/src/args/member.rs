@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use borough_model::Name;
-use borough_proto::v1::LabelMatch;
 use clap::Args;
 
 use super::label::{LabelArgument, label};
-use super::list::{WatchArguments, label_match};
+use super::list::{LabelConditions, WatchArguments, label_conditions};
 use super::role::StoreArguments;
 
 /// How a federation reaches a cell, with examples.
@@ -88,8 +87,8 @@ pub struct MemberList {
     #[command(flatten)]
     pub home: FederationHome,
     /// List only cells with labels like this
-    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
-    pub label: Vec<LabelMatch>,
+    #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelConditions>,
     #[command(flatten)]
     pub watching: WatchArguments,
 }

@@ -5,6 +5,7 @@ use borough_client::{Client, ClientError, MemberChange};
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch, status_watch};
+use crate::args::conditions_of;
 use crate::args::{
     FederationHome, Global, ListArguments, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
     MemberTarget, label_change,
@@ -135,7 +136,8 @@ pub(super) async fn members(global: &Global, list: MemberList, printer: &Printer
         return show(fetch(None).await?, printer);
     }
     let fetch = async |_| {
-        let members = client.member_list(label.clone()).await.map_err(|error| explained(&client, error))?;
+        let members =
+            client.member_list(conditions_of(&label)).await.map_err(|error| explained(&client, error))?;
         Ok(list_page::<_, MemberView>(members, String::new()))
     };
     let listed = ListArguments { watching, ..ListArguments::default() };

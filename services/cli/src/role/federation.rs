@@ -6,8 +6,10 @@ use std::sync::Arc;
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_federation::MemberClients;
 use borough_kv::env::Rng;
+use borough_kv::secret::Secret;
 use borough_model::member::MemberRow;
 use borough_proto::connect::Connector;
+use borough_store::error_chain;
 
 /// The user of the federation's calls: each cell sees it in its audit.
 const USER: &str = "federation";
@@ -39,21 +41,27 @@ fn shown(path: &Path) -> String {
 
 impl MemberClients for CredentialDirectory {
     fn client(&self, member: &MemberRow) -> Result<Client, String> {
+        let path = self.token_of(member)?;
+        let secret = Secret::read(&path).map_err(|error| error_chain(&error))?;
         let mut config = ClientConfig::new(member.gateways.clone(), USER, member.cell.as_str());
-        config.token = Some(ClientToken::File(self.token_of(member)?));
+        config.token = Some(ClientToken::Value(secret.expose().to_owned()));
+        config.token_source = Some(format!("the file {}", path.display()));
         config.connector = self.connector.clone();
-        Client::new(config, Arc::clone(&self.rng)).map_err(|error| borough_store::error_chain(&error))
+        Client::new(config, Arc::clone(&self.rng)).map_err(|error| error_chain(&error))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use borough_kv::env::SystemRng;
     use borough_model::{MemberId, Name};
 
     use super::*;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
     #[test]
     fn a_cell_has_a_token_of_its_own_or_the_common_one() {
@@ -77,19 +85,24 @@ mod tests {
         };
         let missing = credentials.client(&row).err().unwrap();
         assert!(missing.contains("eu1.token"), "{missing}");
-        let dev = directory.path().join("token");
-        std::fs::write(&dev, "dev").unwrap();
+        let write = |name: &str, text: &str, mode| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let dev = write("token", SECRET, 0o600);
         credentials.fallback = Some(dev.clone());
         assert_eq!(credentials.token_of(&row), Ok(dev));
-        let common = directory.path().join("default.token");
-        std::fs::write(&common, "common").unwrap();
+        let common = write("default.token", SECRET, 0o600);
         assert_eq!(credentials.token_of(&row), Ok(common));
-        let own = directory.path().join("eu1.token");
-        std::fs::write(&own, "own").unwrap();
-        assert_eq!(credentials.token_of(&row), Ok(own.clone()));
+        let own = write("eu1.token", SECRET, 0o600);
+        assert_eq!(credentials.token_of(&row), Ok(own));
         assert!(credentials.client(&row).is_ok());
-        std::fs::write(&own, "").unwrap();
-        let empty = credentials.client(&row).err().unwrap();
-        assert!(empty.contains("eu1.token is empty"), "{empty}");
+        for (text, mode) in [("", 0o600), (SECRET, 0o644)] {
+            write("eu1.token", text, mode);
+            let refused = credentials.client(&row).err().unwrap();
+            assert!(refused.contains("eu1.token"), "{refused}");
+        }
     }
 }

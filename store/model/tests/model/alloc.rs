@@ -136,10 +136,10 @@ fn a_set_with_smaller_allocs_still_holds_all_that_is_in_it() {
     assert_eq!(refused.path, "task.resources");
     assert!(refused.value.contains("127MiB"), "{refused:?}");
     // What shrinks in one dimension and is short in another takes nothing away: its tasks wait as they did.
-    let short = JobSpec { task: after.task.clone(), ..after.clone() };
-    let mut less_cpu = short.clone();
-    less_cpu.task.resources.cpu_millis += 100;
-    assert_eq!(set_change_check(&short, &less_cpu, &two), Ok(()));
+    let short = after;
+    let mut more_cpu = short.clone();
+    more_cpu.task.resources.cpu_millis += 100;
+    assert_eq!(set_change_check(&short, &more_cpu, &two), Ok(()));
 }
 
 #[test]

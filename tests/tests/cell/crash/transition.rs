@@ -30,14 +30,14 @@ pub(crate) enum Transition {
     TaskHealthy,
 }
 
-/// States that a task of a rollout passes through.
-const STATES: [TaskState; 7] = [
+/// States that a task of a rollout passes through. Not `releasing`: an agent reports the exit of an attempt and that
+/// nothing is left of it together, unless it dies in between.
+const STATES: [TaskState; 6] = [
     TaskState::Pending,
     TaskState::Assigned,
     TaskState::Starting,
     TaskState::Running,
     TaskState::Stopping,
-    TaskState::Releasing,
     TaskState::Dead,
 ];
 

@@ -9,6 +9,7 @@ from .audit import *
 from .task import *
 from .job import *
 from .cell import *
+from .member import *
 from .merged import *
 from .name import *
 from .node import *
@@ -78,6 +79,9 @@ __all__ = [
     "LogSpec",
     "LogStream",
     "LogTime",
+    "Member",
+    "MemberHealth",
+    "MemberReport",
     "MergedJob",
     "MergedService",
     "NearestFit",
@@ -214,6 +218,8 @@ RECORDS: dict[str, type[Record]] = {
     "borough.v1.FailureDomains": FailureDomains,
     "borough.v1.SchedulerWorker": SchedulerWorker,
     "borough.v1.WorkerStats": WorkerStats,
+    "borough.v1.MemberReport": MemberReport,
+    "borough.v1.Member": Member,
     "borough.v1.MergedService": MergedService,
     "borough.v1.JobShare": JobShare,
     "borough.v1.MergedJob": MergedJob,
@@ -261,6 +267,7 @@ ENUMS: dict[str, type[OpenEnum]] = {
     "borough.v1.OrderRolloutRequest.Order": RolloutOrder,
     "borough.v1.PlannedNeed.Need": Need,
     "borough.v1.CellState": CellState,
+    "borough.v1.MemberHealth": MemberHealth,
     "borough.v1.NodeState": NodeState,
     "borough.v1.NodeCondition": NodeCondition,
     "borough.v1.Band": Band,

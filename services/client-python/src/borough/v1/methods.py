@@ -3,7 +3,19 @@
 """The methods of the API."""
 
 from ..methods import Method
-from . import access_pb2, audit_pb2, cell_pb2, job_pb2, merged_pb2, name_pb2, node_pb2, quota_pb2, task_pb2, watch_pb2
+from . import (
+    access_pb2,
+    audit_pb2,
+    cell_pb2,
+    job_pb2,
+    member_pb2,
+    merged_pb2,
+    name_pb2,
+    node_pb2,
+    quota_pb2,
+    task_pb2,
+    watch_pb2,
+)
 
 LIST_GRANTS = Method(
     "/borough.v1.AccessService/ListGrants", access_pb2.ListGrantsRequest, access_pb2.ListGrantsResponse
@@ -42,6 +54,19 @@ GET_JOB_HISTORY = Method(
 LIST_CELLS = Method("/borough.v1.CellService/ListCells", cell_pb2.ListCellsRequest, cell_pb2.ListCellsResponse)
 GET_CELL = Method("/borough.v1.CellService/GetCell", cell_pb2.GetCellRequest, cell_pb2.GetCellResponse)
 UPDATE_CELL = Method("/borough.v1.CellService/UpdateCell", cell_pb2.UpdateCellRequest, cell_pb2.UpdateCellResponse)
+LIST_MEMBERS = Method(
+    "/borough.v1.MemberService/ListMembers", member_pb2.ListMembersRequest, member_pb2.ListMembersResponse
+)
+GET_MEMBER = Method("/borough.v1.MemberService/GetMember", member_pb2.GetMemberRequest, member_pb2.GetMemberResponse)
+JOIN_MEMBER = Method(
+    "/borough.v1.MemberService/JoinMember", member_pb2.JoinMemberRequest, member_pb2.JoinMemberResponse
+)
+CHANGE_MEMBER = Method(
+    "/borough.v1.MemberService/ChangeMember", member_pb2.ChangeMemberRequest, member_pb2.ChangeMemberResponse
+)
+REMOVE_MEMBER = Method(
+    "/borough.v1.MemberService/RemoveMember", member_pb2.RemoveMemberRequest, member_pb2.RemoveMemberResponse
+)
 LIST_MERGED_SERVICES = Method(
     "/borough.v1.MergeService/ListMergedServices",
     merged_pb2.ListMergedServicesRequest,

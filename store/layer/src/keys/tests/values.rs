@@ -88,28 +88,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
     }
 }
 
-fn jobs_and_tasks() -> Vec<StoredRow> {
-    let (user, job_name, job) = (name("ada"), name("web"), JobId(2));
-    let task = TaskId { job, index: 3 };
-    let spec = job_spec(user.clone(), job_name.clone());
-    let endpoint = Endpoint {
-        task,
-        user: user.clone(),
-        job: job_name.clone(),
-        incarnation: Incarnation(4),
-        host: "127.0.0.1".to_owned(),
-        ports: Vec::new(),
-        health: Health::Healthy,
-        weight: 1,
-        node: name("n1"),
-        healthy_since_ms: 1_700_000_000_006,
-        domains: vec!["eu1".to_owned(), String::new()],
-    };
-    let past = JobPastKey { user: user.clone(), name: job_name.clone(), submitted_ms: 5, job };
-    let term = ConstraintKey { term: "t".to_owned(), domain: "d".to_owned() };
-    let at = EndpointKey { user: user.clone(), job: job_name.clone(), index: 3 };
-    let condition =
-        LabelCondition { key: "app".to_owned(), value: "shop".to_owned(), operator: LabelOperator::Is };
+fn members() -> Vec<StoredRow> {
     let member = MemberRow {
         id: MemberId(5),
         cell: name("beta"),
@@ -139,6 +118,34 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
         report: Some(report),
         problem: Some(problem),
     };
+    rows! {
+        Member: MemberKey { cell: name("beta") } => member;
+        MemberSeen: MemberSeenKey { cell: name("beta") } => seen;
+    }
+}
+
+fn jobs_and_tasks() -> Vec<StoredRow> {
+    let (user, job_name, job) = (name("ada"), name("web"), JobId(2));
+    let task = TaskId { job, index: 3 };
+    let spec = job_spec(user.clone(), job_name.clone());
+    let endpoint = Endpoint {
+        task,
+        user: user.clone(),
+        job: job_name.clone(),
+        incarnation: Incarnation(4),
+        host: "127.0.0.1".to_owned(),
+        ports: Vec::new(),
+        health: Health::Healthy,
+        weight: 1,
+        node: name("n1"),
+        healthy_since_ms: 1_700_000_000_006,
+        domains: vec!["eu1".to_owned(), String::new()],
+    };
+    let past = JobPastKey { user: user.clone(), name: job_name.clone(), submitted_ms: 5, job };
+    let term = ConstraintKey { term: "t".to_owned(), domain: "d".to_owned() };
+    let at = EndpointKey { user: user.clone(), job: job_name.clone(), index: 3 };
+    let condition =
+        LabelCondition { key: "app".to_owned(), value: "shop".to_owned(), operator: LabelOperator::Is };
     let merged = MergedServiceRow {
         id: MergedServiceId(8),
         user: user.clone(),
@@ -161,8 +168,6 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
         Name: at => EndpointRow { endpoint, revision: 4 };
         NameRevision: NameRevisionKey { user: user.clone(), job: job_name } => StampValue(Versionstamp::new(10, 1));
         MergedService: MergedServiceKey { user, name: name("shop") } => merged;
-        Member: MemberKey { cell: name("beta") } => member;
-        MemberSeen: MemberSeenKey { cell: name("beta") } => seen;
     }
 }
 
@@ -216,6 +221,7 @@ fn stored_values_are_golden() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut rows = cells_and_nodes();
     rows.extend(jobs_and_tasks());
+    rows.extend(members());
     rows.extend(the_others());
     let mut written = BTreeMap::new();
     for row in &rows {
