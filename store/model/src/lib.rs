@@ -10,8 +10,8 @@
 //!
 //! `federation` divides the tasks of a federated job among cells.
 //!
-//! Modules import downwards only: `federation` and `journal` over `audit` and `merged` over `task` over `job` over `queue` and `node`
-//! over `resource`, `id` and the errors of fields.
+//! Modules import downwards only: `federation` and `journal` over `audit` and `merged` over `task` over `job` over
+//! `queue` and `node` over `resource`, `id` and the errors of fields.
 
 pub mod access;
 pub mod audit;

@@ -19,8 +19,8 @@ pub struct CellFacts {
     /// The failover of the cell is decided for this job: its tasks are promised to others, until what it still runs is
     /// settled.
     pub failed_over: bool,
-    /// How many more tasks of this job the cell's own scheduler would place now. Those that were promised to it and have
-    /// not arrived are taken off. Absent: nobody could ask the cell.
+    /// How many more tasks of this job the cell's own scheduler would place now. Those that were promised to it and
+    /// have not arrived are taken off. Absent: nobody could ask the cell.
     pub room: Option<u32>,
     /// How many tasks of this job the federation has promised to the cell.
     pub has: u32,

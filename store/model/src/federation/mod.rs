@@ -1,7 +1,7 @@
 //! Federated jobs: what their owner says of cells, and how their tasks are divided among them.
 //!
-//! [`FederationSpec`] is the `federation` part of a job file, and [`split`] divides the tasks. All here is pure: the caller asks the cells, and records
-//! and carries out what is decided.
+//! [`FederationSpec`] is the `federation` part of a job file, and [`split`] divides the tasks. All here is pure: the
+//! caller asks the cells, and records and carries out what is decided.
 
 mod check;
 mod facts;

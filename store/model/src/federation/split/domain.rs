@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::portion::{Extent, Offer, Portion, choose};
+use super::portion::{CellOffer, Extent, Portion, choose};
 use super::verdict::{CellReason, ShortfallCause, SpreadShortfall};
 use crate::federation::facts::CellFacts;
 use crate::federation::spec::{CellSpread, FederationSpec, SPREAD_BY_CELL, SplitPolicy};
@@ -120,7 +120,7 @@ fn domains_choose<'c>(
     }
     let gain = |value: &str| domains.get(value).map_or(0, |domain| domain.gain);
     let gained = chosen.iter().fold(0, |sum: u64, value| sum.saturating_add(gain(value)));
-    let offers: Vec<Offer> = rest.iter().map(|value| Offer { cost: 1, gain: gain(value) }).collect();
+    let offers: Vec<CellOffer> = rest.iter().map(|value| CellOffer { cost: 1, gain: gain(value) }).collect();
     let slots = u64::try_from(most.saturating_sub(chosen.len())).unwrap_or(u64::MAX);
     let picked = choose(&offers, slots, need.saturating_sub(gained), Extent::All);
     chosen.extend(rest.iter().zip(picked).filter(|(_, picked)| *picked).map(|(value, _)| *value));
@@ -209,8 +209,8 @@ enum Tie {
 /// Raises the floors of cells, so that each rule has its least number of domains with tasks.
 ///
 /// It takes the cell that helps most rules, until all are met. For one rule, and for labels that lie within each other
-/// like zones and regions, that needs the fewest cells. Other labels may need more cells than the fewest: then cells with
-/// rare domains come first in a second try.
+/// like zones and regions, that needs the fewest cells. Other labels may need more cells than the fewest: then cells
+/// with rare domains come first in a second try.
 ///
 /// # Errors
 /// The first rule that the cells, or `count` tasks, do not meet. The floors are as before.

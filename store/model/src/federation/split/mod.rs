@@ -54,8 +54,8 @@ pub struct Split {
 /// Divides `count` tasks among `cells`. Each cell stands there once; their order does not matter.
 ///
 /// The parts are in proportion by the method of largest remainders, which is Hamilton's for seats of a parliament. Each
-/// cell gets its share rounded down. The tasks that are left go to the largest remainders, ties by name. A cell whose bound is nearer gets its bound,
-/// and the others divide the rest (water filling).
+/// cell gets its share rounded down. The tasks that are left go to the largest remainders, ties by name. A cell with a
+/// nearer bound gets its bound, and the others divide the rest (water filling).
 pub fn split(spec: &FederationSpec, count: u32, cells: &[CellFacts], mode: SplitMode) -> Split {
     let mut sorted: Vec<&CellFacts> = cells.iter().collect();
     sorted.sort_by(|left, right| left.name.cmp(&right.name));

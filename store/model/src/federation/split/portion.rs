@@ -77,9 +77,9 @@ pub(super) fn place(policy: SplitPolicy, portions: &mut [Portion<'_>], count: u3
 /// Divides tasks among the cells of a group, which are in the order of preference.
 fn group_place(policy: SplitPolicy, group: &mut [Portion<'_>], tasks: u64) {
     let mut spent: u64 = group.iter().map(|portion| u64::from(portion.floor)).sum();
-    let mut ranges: Vec<Range> = Vec::new();
+    let mut ranges: Vec<CellRange> = Vec::new();
     for portion in group.iter() {
-        let mut range = Range { at: portion.at, least: portion.floor, most: 0, weight: portion.weight };
+        let mut range = CellRange { at: portion.at, least: portion.floor, most: 0, weight: portion.weight };
         if portion.floor > 0 {
             let lift = u64::from(portion.min.saturating_sub(portion.floor));
             // One that is below its least number and cannot reach it gets nothing new.
@@ -93,10 +93,10 @@ fn group_place(policy: SplitPolicy, group: &mut [Portion<'_>], tasks: u64) {
     let has: u64 = ranges.iter().map(|range| u64::from(range.most)).sum();
     let open: Vec<usize> =
         group.iter().enumerate().filter(|(_, portion)| portion.is_open()).map(|(at, _)| at).collect();
-    let offers: Vec<Offer> = open
+    let offers: Vec<CellOffer> = open
         .iter()
         .filter_map(|at| group.get(*at))
-        .map(|portion| Offer { cost: u64::from(portion.cost()), gain: u64::from(portion.ceiling) })
+        .map(|portion| CellOffer { cost: u64::from(portion.cost()), gain: u64::from(portion.ceiling) })
         .collect();
     let extent = match policy {
         SplitPolicy::Pack | SplitPolicy::Order => Extent::Enough,
@@ -121,7 +121,7 @@ fn group_place(policy: SplitPolicy, group: &mut [Portion<'_>], tasks: u64) {
 
 /// What a cell, or a domain, would add if it is chosen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Offer {
+pub(super) struct CellOffer {
     pub(super) cost: u64,
     pub(super) gain: u64,
 }
@@ -137,7 +137,7 @@ pub(super) enum Extent {
 
 /// Chooses offers in their order, so that the costs are within the budget. If the gains are less than `need` together,
 /// offers that gain more replace those that gain less. If all cost the same, no other choice gains more.
-pub(super) fn choose(offers: &[Offer], budget: u64, need: u64, extent: Extent) -> Vec<bool> {
+pub(super) fn choose(offers: &[CellOffer], budget: u64, need: u64, extent: Extent) -> Vec<bool> {
     let mut chosen = vec![false; offers.len()];
     let mut choice = Choice { left: budget, gain: 0, need, extent };
     choice.take(offers, &mut chosen);
@@ -178,7 +178,7 @@ struct Choice {
 
 impl Choice {
     /// Takes offers in their order while the budget allows.
-    fn take(&mut self, offers: &[Offer], chosen: &mut [bool]) {
+    fn take(&mut self, offers: &[CellOffer], chosen: &mut [bool]) {
         for (offer, chosen) in offers.iter().zip(chosen) {
             let enough = self.extent == Extent::Enough && self.gain >= self.need;
             if !*chosen && !enough && offer.cost <= self.left {
@@ -192,7 +192,7 @@ impl Choice {
 
 /// How many tasks a cell gets at least and at most.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct CellRange {
     at: usize,
     least: u32,
     most: u32,
@@ -200,10 +200,10 @@ struct Range {
 }
 
 /// Each range gets its least, and then each is filled before the next.
-fn fill_in_order(ranges: &[Range], tasks: u64) -> Vec<u32> {
+fn fill_in_order(ranges: &[CellRange], tasks: u64) -> Vec<u32> {
     let least: u64 = ranges.iter().map(|range| u64::from(range.least)).sum();
     let mut left = tasks.saturating_sub(least);
-    let fill = |range: &Range| {
+    let fill = |range: &CellRange| {
         let more = u64::from(range.most.saturating_sub(range.least)).min(left);
         left = left.saturating_sub(more);
         range.least.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
@@ -213,32 +213,33 @@ fn fill_in_order(ranges: &[Range], tasks: u64) -> Vec<u32> {
 
 /// A place on the way of the level of water: a cell begins or stops to rise with it.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct LevelTurn {
     /// The level is `tasks / weight`.
     tasks: u32,
-    range: Range,
+    range: CellRange,
     begins: bool,
 }
 
 /// Divides tasks in proportion to the weights: each range gets the level times its weight, within its bounds. The level
 /// is where the sum is right. The bounds are whole, so that only the ranges between theirs are rounded.
-fn fill_evenly(ranges: &[Range], tasks: u64) -> Vec<u32> {
-    let sum = |part: fn(&Range) -> u32| ranges.iter().map(|range| u64::from(part(range))).sum::<u64>();
+fn fill_evenly(ranges: &[CellRange], tasks: u64) -> Vec<u32> {
+    let sum = |part: fn(&CellRange) -> u32| ranges.iter().map(|range| u64::from(part(range))).sum::<u64>();
     if tasks <= sum(|range| range.least) {
         return ranges.iter().map(|range| range.least).collect();
     }
     if tasks >= sum(|range| range.most) {
         return ranges.iter().map(|range| range.most).collect();
     }
-    let turns = |range: &Range| {
+    let turns = |range: &CellRange| {
         [
-            Turn { tasks: range.least, range: *range, begins: true },
-            Turn { tasks: range.most, range: *range, begins: false },
+            LevelTurn { tasks: range.least, range: *range, begins: true },
+            LevelTurn { tasks: range.most, range: *range, begins: false },
         ]
     };
-    let mut turns: Vec<Turn> =
+    let mut turns: Vec<LevelTurn> =
         ranges.iter().filter(|range| range.least < range.most).flat_map(turns).collect();
-    let scaled = |turn: &Turn, other: &Turn| u128::from(turn.tasks) * u128::from(other.range.weight);
+    let scaled =
+        |turn: &LevelTurn, other: &LevelTurn| u128::from(turn.tasks) * u128::from(other.range.weight);
     turns.sort_by(|left, right| scaled(left, right).cmp(&scaled(right, left)));
     // The sum at a level is what stands still, and the level times the weights of those that rise.
     let mut still = u128::from(sum(|range| range.least));
@@ -256,19 +257,19 @@ fn fill_evenly(ranges: &[Range], tasks: u64) -> Vec<u32> {
             rising = rising.saturating_sub(weight);
         }
     }
-    let level = Level { tasks: u128::from(tasks).saturating_sub(still), weight: rising.max(1) };
+    let level = WaterLevel { tasks: u128::from(tasks).saturating_sub(still), weight: rising.max(1) };
     level.shares(ranges, tasks)
 }
 
 /// The level of the water: so many tasks for so much weight.
-struct Level {
+struct WaterLevel {
     tasks: u128,
     weight: u128,
 }
 
-impl Level {
+impl WaterLevel {
     /// The tasks of each range. Those between their bounds are rounded by largest remainders.
-    fn shares(&self, ranges: &[Range], tasks: u64) -> Vec<u32> {
+    fn shares(&self, ranges: &[CellRange], tasks: u64) -> Vec<u32> {
         let mut given: Vec<u32> = Vec::new();
         let mut remainders: Vec<(Reverse<u128>, usize, usize)> = Vec::new();
         for (place, range) in ranges.iter().enumerate() {

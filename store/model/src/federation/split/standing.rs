@@ -113,8 +113,8 @@ pub(super) fn standing<'c>(
     portion
 }
 
-/// Leaves out tasks that do not run where their cell would place no more: they have no room there, and may go where there
-/// is some. A duplicate has no other place.
+/// Leaves out tasks that do not run where their cell would place no more: they have no room there, and may go where
+/// there is some. A duplicate has no other place.
 fn part_stuck(spec: &FederationSpec, mode: SplitMode, portion: &mut Portion<'_>) {
     let facts = portion.facts;
     let waiting = portion.kept.saturating_sub(facts.running);

@@ -33,8 +33,8 @@ pub enum CellReason {
     NoGroup,
     /// It leaves the federation. Its tasks go to other cells, as far as those have room.
     Leaving,
-    /// It has a taint that the job does not tolerate. With `no_execute` its tasks go to other cells, as far as those have
-    /// room.
+    /// It has a taint that the job does not tolerate. With `no_execute` its tasks go to other cells, as far as those
+    /// have room.
     Tainted { taint: Taint },
     /// Its tasks are promised to other cells, because it was silent for too long.
     FailedOver,

@@ -1,4 +1,5 @@
-//! What users of Karmada complain of again and again, as far as a split decides it. The numbers are those of its issues.
+//! What users of Karmada complain of again and again, as far as a split decides it. The numbers are those of its
+//! issues.
 
 use borough_model::federation::{CellFacts, CellReason, Split, SplitMode, split};
 use serde_json::json;
@@ -40,8 +41,8 @@ fn karmada_1_a_decided_failover_promises_each_task_elsewhere_once() {
     assert_eq!(split(&job, 6, &back, SplitMode::Again).counts, after.counts);
 }
 
-/// 2a. No way back to the first group (4840, 5070, 5172, 6774). A rebalance goes there, as often as it is asked for, and
-/// a split that is only made again does not move what runs.
+/// 2a. No way back to the first group (4840, 5070, 5172, 6774). A rebalance goes there, as often as it is asked for. A
+/// split that is only made again does not move what runs.
 #[test]
 fn karmada_2_a_rebalance_returns_to_the_first_group() {
     let job = spec(json!({"groups": [{"cells": ["own"]}, {"cells": ["rent"]}]}));

@@ -237,7 +237,7 @@ proptest! {
         let first = split(&spec, count, &cells, mode);
         let cells_after = carried_out(&cells, &first);
         let had: u32 = cells.iter().map(|facts| facts.has).sum();
-        // A smaller count that no rebalance can spread: the cells have given up tasks, and the next one starts from there.
+        // A smaller count that no rebalance can spread: the cells have given up tasks, and the next one starts there.
         let given_up = first.shortfall.is_some() && had > count;
         let second = split(&spec, count, &cells_after, mode);
         let (first, second) = if given_up {
@@ -267,8 +267,8 @@ proptest! {
         prop_assert!(after >= before, "{} to {}", before, after);
     }
 
-    /// Without least numbers and rules of spread, nothing stays unplaced, or in a cell that it must leave, while an open
-    /// cell has room.
+    /// Without least numbers and rules of spread, nothing stays unplaced, or in a cell that it must leave, while an
+    /// open cell has room.
     #[test]
     fn what_fits_is_placed(spec in spec_any(), cells in cells_any(), count in 0_u32..60) {
         let spec = FederationSpec { cell_min: None, spread: Vec::new(), ..spec };
