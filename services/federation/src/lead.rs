@@ -8,7 +8,7 @@ use std::time::Duration;
 use borough_client::Client;
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
-use borough_model::member::{MEMBER_LOOK_MS, MemberRow, MemberSeen};
+use borough_model::member::{MEMBER_LOOK_MS, MEMBERS_OF_FEDERATION_MAX, MemberRow, MemberSeen, ProblemKind};
 use borough_model::{MemberId, Name};
 use borough_store::lease::{HeldLease, LeaseObserver, LeaseSeat, LeaseWriter};
 use borough_store::member::{members_seen_list, members_seen_record};
@@ -25,8 +25,9 @@ use crate::look::{Looked, member_look};
 const ROLE: &str = "federation";
 /// Pause between two tries to lead.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
-/// Members that are looked at together.
-const LOOKS_TOGETHER: usize = 64;
+/// Members that are looked at together: all of them. So however many are dark, a round is over after one look, and the
+/// others stay current.
+const LOOKS_TOGETHER: usize = MEMBERS_OF_FEDERATION_MAX;
 /// Rows of one transaction.
 const RECORD_ROWS: usize = 64;
 
@@ -149,6 +150,8 @@ impl Federation {
                         return;
                     }
                 }
+                // The mirror has ended, and this process with it.
+                std::future::pending().await
             };
             tokio::select! {
                 () = tokio::time::sleep(interval.saturating_sub(spent)) => {}
@@ -168,7 +171,7 @@ impl Federation {
         let looks = stream::iter(clients).map(|(client, row)| async move {
             let looked = match &client {
                 Ok(client) => member_look(client).await,
-                Err(problem) => Err((borough_model::member::ProblemKind::Refused, problem.clone())),
+                Err(problem) => Err((ProblemKind::Refused, problem.clone())),
             };
             (row, client, looked)
         });

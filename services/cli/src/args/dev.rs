@@ -33,7 +33,7 @@ pub struct DevArguments {
     pub cells: Vec<Name>,
     /// Run a federation as well, with its home in a further cell of this name, without nodes. For each member cell it
     /// reads a token from federation/CELL.token in the directory; without that file it takes the token of `dev` itself
-    #[arg(long, value_name = "HOME", num_args = 0..=1, default_missing_value = "federation")]
+    #[arg(long, value_name = "HOME", num_args = 0..=1, default_missing_value = super::member::FEDERATION_HOME)]
     pub federation: Option<Name>,
     /// Keep nothing: use a new directory, and remove it at the end
     #[arg(long)]

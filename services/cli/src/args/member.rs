@@ -21,6 +21,9 @@ pub(super) const JOIN_NOTES: &str = "The federation looks at the cell every 5 s 
 pub(super) const LEAVE_NOTES: &str =
     "The jobs of the cell go on. The federation forgets where the cell is, and what it saw.";
 
+/// The home that is meant unless another one is named.
+pub(crate) const FEDERATION_HOME: &str = "federation";
+
 /// Which federation is meant.
 #[derive(Clone, Debug, Args)]
 pub struct FederationHome {
@@ -29,7 +32,7 @@ pub struct FederationHome {
         long,
         env = "BOROUGH_FEDERATION",
         hide_env_values = true,
-        default_value = "federation",
+        default_value = FEDERATION_HOME,
         value_name = "HOME"
     )]
     pub federation: Name,

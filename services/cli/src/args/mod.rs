@@ -65,6 +65,7 @@ pub(crate) use list::{
     condition_value, conditions_of, job_state_names, node_state_names, task_state_names, task_states_apart,
 };
 pub use log::{AttemptChoice, LogShowArguments};
+pub(crate) use member::FEDERATION_HOME;
 pub use member::{
     FederationArguments, FederationHome, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
     MemberTarget,

@@ -14,7 +14,8 @@ use clap_complete::engine::CompletionCandidate;
 
 use super::TypedLine;
 use crate::args::{
-    WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names, task_state_names,
+    FEDERATION_HOME, WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names,
+    task_state_names,
 };
 use crate::command::audited_methods;
 use crate::connect;
@@ -42,6 +43,8 @@ pub(super) enum Completed {
     Task,
     Node,
     Cell,
+    /// A cell of the federation.
+    Member,
     MergedService,
     Context,
     /// A field of a job file.
@@ -87,6 +90,8 @@ impl Completed {
             (_, _, "JOB") => Some(Self::Job),
             (_, "service", _) if noun == "name" => Some(Self::MergedService),
             (_, "node" | "nodes", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
+            (_, "member", _) if verb != "join" => Some(Self::Member),
+            (_, "label", _) if noun == "cell" => None,
             (_, "state", _) => match noun {
                 "node" => Some(Self::NodeState),
                 "task" => Some(Self::TaskState),
@@ -185,6 +190,10 @@ async fn names(
         Completed::Taint => Ok(settable(taints(client, None).await?)),
         Completed::NodeTaint => taints(client, object).await,
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
+        Completed::Member => {
+            let members = client.with_cell(FEDERATION_HOME).member_list(Vec::new()).await?;
+            Ok(members.into_iter().map(|member| member.cell).collect())
+        }
         Completed::MergedService => {
             let page = PageRequest { limit: NAMES_MAX, page: String::new() };
             let answer = client.merged_service_list_page(client.user(), page).await?;

@@ -210,6 +210,18 @@ mod tests {
         for line in ["", "cell status", "cell set", "job stop"] {
             assert!(of(Completed::Cell).contains(&line), "{line}: {:?}", of(Completed::Cell));
         }
+        let members = of(Completed::Member);
+        for line in [
+            "cell leave",
+            "cell cordon",
+            "cell uncordon",
+            "cell label",
+            "cell rename-endpoint",
+            "cell members",
+        ] {
+            assert!(members.contains(&line), "{line}: {members:?}");
+        }
+        assert!(!members.contains(&"cell join"), "a new one has no name that is known");
         for line in ["", "context use", "context remove", "job stop"] {
             assert!(of(Completed::Context).contains(&line), "{line}: {:?}", of(Completed::Context));
         }

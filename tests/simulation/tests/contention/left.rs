@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::job::JobKind;
+use borough_model::node::NodeState;
 use borough_model::task::Placement;
 use borough_model::{GangId, Incarnation, JobId, TaskId, TaskState};
 use borough_store::check::{CheckMode, cell_violations};
@@ -32,10 +33,13 @@ async fn left(commits: bool) -> TaskState {
     let mut spec = job_spec("ada", "gang", JobKind::Batch);
     (spec.count, spec.min_member) = (2, if commits { 1 } else { 2 });
     let spec = &spec;
-    while cell.rows().await.nodes.values().next().is_none() {
+    let node = loop {
+        let ready = cell.rows().await.nodes.into_values().find(|node| node.state == NodeState::Ready);
+        if let Some(node) = ready {
+            break node.id;
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    let node = *cell.rows().await.nodes.keys().next().unwrap();
+    };
     let expires_ms = cell.clock.wall_ms() + GATHER_MS;
     let member = TaskId { job, index: 0 };
     let placement = Placement {
