@@ -132,7 +132,7 @@ async fn message_now(cell: &CellContext, row: &MemberRow) -> Result<v1::Member, 
 /// A member cell with what is known of it at `now_ms`.
 fn message_of(row: &MemberRow, seen: Option<&MemberSeen>, now_ms: i64) -> v1::Member {
     let seen = seen.filter(|seen| seen.member == row.id);
-    let (health, since_ms) = match member_health(seen, row.id, now_ms) {
+    let (health, since_ms) = match member_health(row, seen, now_ms) {
         MemberHealth::Current => (v1::MemberHealth::Current, 0),
         MemberHealth::NotLooked => (v1::MemberHealth::NotLooked, 0),
         MemberHealth::Unwatched { since_ms } => (v1::MemberHealth::Unwatched, since_ms),

@@ -1,6 +1,7 @@
 //! The configuration of a federation process.
 
 use borough_client::Client;
+use borough_kv::secret::Secret;
 use borough_model::member::MemberRow;
 use borough_store::CellSpace;
 use prometheus_client::metrics::counter::Counter;
@@ -23,11 +24,17 @@ pub struct FederationConfig {
 
 /// Makes the clients by which a federation reaches its members: it knows their credentials.
 pub trait MemberClients: Send + Sync {
-    /// A client of the gateways of a member, for its cell.
+    /// The token for a member. It is asked for before each look, so that another one counts from the next look on.
     ///
     /// # Errors
     /// A text for the operator: what is wrong with the credential, and where it is.
-    fn client(&self, member: &MemberRow) -> Result<Client, String>;
+    fn credential(&self, member: &MemberRow) -> Result<Secret, String>;
+
+    /// A client of one gateway of a member, for its cell.
+    ///
+    /// # Errors
+    /// A text for the operator: why there is none.
+    fn client(&self, member: &MemberRow, gateway: &str, credential: &Secret) -> Result<Client, String>;
 }
 
 /// What a federation process says of itself in `/metrics`.

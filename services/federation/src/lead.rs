@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_client::Client;
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
 use borough_model::member::{MEMBER_LOOK_MS, MEMBERS_OF_FEDERATION_MAX, MemberRow, MemberSeen, ProblemKind};
@@ -19,7 +18,7 @@ use futures::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{FederationConfig, MemberClients};
-use crate::look::{Looked, member_look};
+use crate::look::{Looked, MemberGateways};
 
 /// The role of the lease.
 const ROLE: &str = "federation";
@@ -45,8 +44,15 @@ pub struct Federation {
 #[derive(Default)]
 struct WatchedMembers {
     seen: BTreeMap<Name, MemberSeen>,
-    /// Clients that have worked, with the membership and the revision that they were made for.
-    clients: BTreeMap<Name, (MemberId, u64, Client)>,
+    /// Clients that have worked, and for what they were made.
+    clients: BTreeMap<Name, WorkingClients>,
+}
+
+/// Clients of a member that have worked.
+struct WorkingClients {
+    /// The membership, the revision and the credential that they were made for.
+    of: (MemberId, u64, String),
+    gateways: MemberGateways,
 }
 
 impl Federation {
@@ -167,27 +173,26 @@ impl Federation {
         let is_member = |cell: &Name| members.iter().any(|row| row.cell == *cell);
         watched.seen.retain(|cell, _| is_member(cell));
         watched.clients.retain(|cell, _| is_member(cell));
-        let clients: Vec<_> = members.into_iter().map(|row| (self.client(watched, &row), row)).collect();
-        let looks = stream::iter(clients).map(|(client, row)| async move {
-            let looked = match &client {
-                Ok(client) => member_look(client).await,
-                Err(problem) => Err((ProblemKind::Refused, problem.clone())),
-            };
-            (row, client, looked)
+        let clients: Vec<_> = members.into_iter().map(|row| (self.clients(watched, &row), row)).collect();
+        let looks = stream::iter(clients).map(|(clients, row)| async move {
+            match clients {
+                Ok(WorkingClients { of, gateways }) => {
+                    let (looked, gateways) = gateways.look().await;
+                    (row, Some(WorkingClients { of, gateways }), looked)
+                }
+                Err(problem) => (row, None, Err((ProblemKind::Refused, problem))),
+            }
         });
         let looked: Vec<_> = looks.buffer_unordered(LOOKS_TOGETHER).collect().await;
         let at_ms = self.clock.wall_ms();
         let mut unknown = 0;
         let mut seen = Vec::new();
-        for (row, client, looked) in looked {
+        for (row, clients, looked) in looked {
             unknown += i64::from(looked.is_err());
             self.count(&row, watched.seen.get(&row.cell), &looked);
-            match (client, &looked) {
-                (Ok(client), Ok(_)) => {
-                    watched.clients.insert(row.cell.clone(), (row.id, row.revision, client));
-                }
-                // The next client reads the credential again.
-                _ => drop(watched.clients.remove(&row.cell)),
+            match clients.filter(|_| looked.is_ok()) {
+                Some(clients) => drop(watched.clients.insert(row.cell.clone(), clients)),
+                None => drop(watched.clients.remove(&row.cell)),
             }
             let now = MemberSeen::looked(watched.seen.get(&row.cell), row.id, looked, at_ms);
             watched.seen.insert(row.cell.clone(), now.clone());
@@ -203,12 +208,17 @@ impl Federation {
         Ok(())
     }
 
-    /// The client that has worked, or a new one.
-    fn client(&self, watched: &WatchedMembers, row: &MemberRow) -> Result<Client, String> {
-        match watched.clients.get(&row.cell) {
-            Some((id, revision, client)) if (*id, *revision) == (row.id, row.revision) => Ok(client.clone()),
-            _ => self.clients.client(row),
+    /// The clients that have worked, or new ones.
+    fn clients(&self, watched: &WatchedMembers, row: &MemberRow) -> Result<WorkingClients, String> {
+        let credential = self.clients.credential(row)?;
+        let of = (row.id, row.revision, credential.expose().to_owned());
+        if let Some(known) = watched.clients.get(&row.cell).filter(|known| known.of == of) {
+            return Ok(WorkingClients { of, gateways: known.gateways.clone() });
         }
+        let client =
+            |gateway: &String| Ok((gateway.clone(), self.clients.client(row, gateway, &credential)?));
+        let gateways = row.gateways.iter().map(client).collect::<Result<_, String>>()?;
+        Ok(WorkingClients { of, gateways: MemberGateways(gateways) })
     }
 
     /// Counts a look, and logs it if it is the first of its kind.

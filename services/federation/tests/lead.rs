@@ -10,6 +10,7 @@ use std::time::Duration;
 use borough_client::{Client, ClientConfig};
 use borough_federation::{Federation, FederationConfig, FederationMetrics, MemberClients};
 use borough_kv::env::{Clock, Rng, SeededRng};
+use borough_kv::secret::Secret;
 use borough_model::member::{MemberRow, MemberSeen, MemberSpec, ProblemKind};
 use borough_model::{MemberId, Name};
 use borough_proto::connect::Connector;
@@ -28,12 +29,19 @@ enum Gateways {
 
 struct DarkMembers {
     gateways: Gateways,
+    directory: tempfile::TempDir,
     rng: Arc<dyn Rng>,
 }
 
 impl MemberClients for DarkMembers {
-    fn client(&self, member: &MemberRow) -> Result<Client, String> {
-        let mut config = ClientConfig::new(member.gateways.clone(), "federation", member.cell.as_str());
+    fn credential(&self, _member: &MemberRow) -> Result<Secret, String> {
+        let path = self.directory.path().join("token");
+        if path.exists() { Secret::read(&path) } else { Secret::create(&path, "test") }
+            .map_err(|error| error.to_string())
+    }
+
+    fn client(&self, member: &MemberRow, gateway: &str, _credential: &Secret) -> Result<Client, String> {
+        let mut config = ClientConfig::new(vec![gateway.to_owned()], "federation", member.cell.as_str());
         let gateways = self.gateways;
         config.connector = Connector::simulated(move |_| {
             Box::pin(async move {
@@ -84,7 +92,7 @@ impl Home {
         };
         let rng = || Arc::clone(&self.rng);
         let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&time), rng());
-        let clients = Arc::new(DarkMembers { gateways, rng: rng() });
+        let clients = Arc::new(DarkMembers { gateways, directory: tempfile::tempdir().unwrap(), rng: rng() });
         let federation = Federation::new(config, db.clone(), mirror, clients, time, rng());
         (Role::begin(|cancelled| federation.run(cancelled)), metrics)
     }

@@ -87,7 +87,10 @@ async fn a_cell_goes_on_without_its_federation_and_another_process_takes_over() 
     let mut home = home_start().await;
     let gamma = member_start("gamma").await;
     token_give(&home, &gamma, "gamma");
-    home.borough(&["cell", "join", "gamma", "--at", &gamma.grpc()]).await.ended(0);
+    // Its first gateway takes connections, and never answers.
+    let hanging = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = format!("{},{}", hanging.local_addr().unwrap(), gamma.grpc());
+    home.borough(&["cell", "join", "gamma", "--at", &at]).await.ended(0);
     member_until(&home, "gamma", "current", is_current).await;
 
     // With the federation killed, the cell admits, places and scales as before.

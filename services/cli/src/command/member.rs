@@ -141,6 +141,7 @@ pub(super) async fn members(global: &Global, list: MemberList, printer: &Printer
         Ok(list_page::<_, MemberView>(members, String::new()))
     };
     let listed = ListArguments { watching, ..ListArguments::default() };
-    let none = "no such cells in the federation\nhint: borough cell join --help".to_owned();
+    let such = if label.is_empty() { "" } else { "such " };
+    let none = format!("no {such}cells in the federation\nhint: borough cell join --help");
     list_or_watch(WatchedView::Unwatched, &listed, none, printer, fetch).await
 }

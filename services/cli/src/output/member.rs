@@ -89,7 +89,7 @@ impl MemberView {
         } else if self.is(MemberHealth::NotLooked) {
             "not looked at yet".to_owned()
         } else {
-            format!("unknown{since}")
+            format!("unknown{since} ({})", self.health.replace('_', " "))
         };
         if self.cordoned { format!("{state}, cordoned") } else { state }
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_dark_cell_is_unknown_since_a_time_and_shows_how_old_its_report_is() {
         let (cells, more) = member(MemberHealth::Silent, 1_700_000_000_000).cells();
-        assert_eq!(cells[..4], ["eu1", "unknown since 2023-11-14T22:13:20Z", "2/3", "4"]);
+        assert_eq!(cells[..4], ["eu1", "unknown since 2023-11-14T22:13:20Z (silent)", "2/3", "4"]);
         assert_eq!((cells[6].as_str(), more[3].as_str()), ("1m 1s", "no gateway answered"));
         let unwatched = member(MemberHealth::Unwatched, 1_700_000_000_000);
         assert!(unwatched.why_text().starts_with("no federation process looks"), "{unwatched:?}");

@@ -40,12 +40,14 @@ fn shown(path: &Path) -> String {
 }
 
 impl MemberClients for CredentialDirectory {
-    fn client(&self, member: &MemberRow) -> Result<Client, String> {
-        let path = self.token_of(member)?;
-        let secret = Secret::read(&path).map_err(|error| error_chain(&error))?;
-        let mut config = ClientConfig::new(member.gateways.clone(), USER, member.cell.as_str());
-        config.token = Some(ClientToken::Value(secret.expose().to_owned()));
-        config.token_source = Some(format!("the file {}", path.display()));
+    fn credential(&self, member: &MemberRow) -> Result<Secret, String> {
+        Secret::read(&self.token_of(member)?).map_err(|error| error_chain(&error))
+    }
+
+    fn client(&self, member: &MemberRow, gateway: &str, credential: &Secret) -> Result<Client, String> {
+        let mut config = ClientConfig::new(vec![gateway.to_owned()], USER, member.cell.as_str());
+        config.token = Some(ClientToken::Value(credential.expose().to_owned()));
+        config.token_source = self.token_of(member).ok().map(|path| format!("the file {}", path.display()));
         config.connector = self.connector.clone();
         Client::new(config, Arc::clone(&self.rng)).map_err(|error| error_chain(&error))
     }
@@ -83,7 +85,7 @@ mod tests {
             connector: Connector::default(),
             rng: SystemRng::shared(),
         };
-        let missing = credentials.client(&row).err().unwrap();
+        let missing = credentials.credential(&row).err().unwrap();
         assert!(missing.contains("eu1.token"), "{missing}");
         let write = |name: &str, text: &str, mode| {
             let path = directory.path().join(name);
@@ -98,10 +100,11 @@ mod tests {
         assert_eq!(credentials.token_of(&row), Ok(common));
         let own = write("eu1.token", SECRET, 0o600);
         assert_eq!(credentials.token_of(&row), Ok(own));
-        assert!(credentials.client(&row).is_ok());
+        let secret = credentials.credential(&row).unwrap();
+        assert!(credentials.client(&row, "127.0.0.1:1", &secret).is_ok());
         for (text, mode) in [("", 0o600), (SECRET, 0o644)] {
             write("eu1.token", text, mode);
-            let refused = credentials.client(&row).err().unwrap();
+            let refused = credentials.credential(&row).err().unwrap();
             assert!(refused.contains("eu1.token"), "{refused}");
         }
     }

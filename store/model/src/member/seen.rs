@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use super::MemberRow;
 use crate::id::MemberId;
 use crate::resource::Resources;
 
@@ -114,7 +115,11 @@ impl MemberSeen {
         let problem = match looked {
             Ok(report) if report.store_epoch < epoch => (
                 ProblemKind::OlderStore,
-                format!("its store has epoch {}, and epoch {epoch} was seen before", report.store_epoch),
+                format!(
+                    "its store has epoch {}, and epoch {epoch} was seen before; if that is meant, take the cell out and \
+                     add it again",
+                    report.store_epoch
+                ),
             ),
             Ok(report) => {
                 let report = Some(report);
@@ -135,15 +140,17 @@ impl MemberSeen {
     }
 }
 
-/// What is known of the membership `member` at `now_ms`, by the clock of the federation's home.
-pub fn member_health(seen: Option<&MemberSeen>, member: MemberId, now_ms: i64) -> MemberHealth {
-    let Some(seen) = seen.filter(|seen| seen.member == member) else { return MemberHealth::NotLooked };
-    if now_ms.saturating_sub(seen.looked_ms) > MEMBER_LOOK_MS.saturating_mul(LOOKS_MISSED) {
-        return MemberHealth::Unwatched { since_ms: seen.looked_ms };
+/// What is known of a member cell at `now_ms`, by the clock of the federation's home.
+pub fn member_health(row: &MemberRow, seen: Option<&MemberSeen>, now_ms: i64) -> MemberHealth {
+    let seen = seen.filter(|seen| seen.member == row.id);
+    let since_ms = seen.map_or(row.joined_ms, |seen| seen.looked_ms);
+    if now_ms.saturating_sub(since_ms) > MEMBER_LOOK_MS.saturating_mul(LOOKS_MISSED) {
+        return MemberHealth::Unwatched { since_ms };
     }
-    match &seen.problem {
-        None => MemberHealth::Current,
-        Some(problem) => MemberHealth::Failing { kind: problem.kind, since_ms: problem.since_ms },
+    match seen.map(|seen| &seen.problem) {
+        None => MemberHealth::NotLooked,
+        Some(None) => MemberHealth::Current,
+        Some(Some(problem)) => MemberHealth::Failing { kind: problem.kind, since_ms: problem.since_ms },
     }
 }
 
@@ -157,6 +164,21 @@ mod tests {
         MemberReport { store_epoch, nodes, ..MemberReport::default() }
     }
 
+    /// A member that joined at 0.
+    fn row(id: MemberId) -> MemberRow {
+        MemberRow {
+            id,
+            cell: crate::id::Name::new("beta").unwrap(),
+            gateways: Vec::new(),
+            labels: std::collections::BTreeMap::new(),
+            cordoned: false,
+            revision: 1,
+            joined_ms: 0,
+            changed_ms: 0,
+            changed_by: String::new(),
+        }
+    }
+
     fn silent() -> Result<MemberReport, (ProblemKind, String)> {
         Err((ProblemKind::Silent, "connection refused".to_owned()))
     }
@@ -164,28 +186,36 @@ mod tests {
     #[test]
     fn a_silent_cell_keeps_its_report_and_says_since_when() {
         let first = MemberSeen::looked(None, MEMBER, Ok(report(1, 3)), 10_000);
-        assert_eq!(member_health(Some(&first), MEMBER, 12_000), MemberHealth::Current);
+        assert_eq!(member_health(&row(MEMBER), Some(&first), 12_000), MemberHealth::Current);
         let second = MemberSeen::looked(Some(&first), MEMBER, silent(), 15_000);
         let third = MemberSeen::looked(Some(&second), MEMBER, silent(), 20_000);
         assert_eq!((third.reported_ms, third.report.as_ref().map(|known| known.nodes)), (10_000, Some(3)));
         let failing = MemberHealth::Failing { kind: ProblemKind::Silent, since_ms: 15_000 };
-        assert_eq!(member_health(Some(&third), MEMBER, 21_000), failing);
+        assert_eq!(member_health(&row(MEMBER), Some(&third), 21_000), failing);
         let refused = Err((ProblemKind::Refused, "no right".to_owned()));
         let fourth = MemberSeen::looked(Some(&third), MEMBER, refused, 25_000);
         let failing = MemberHealth::Failing { kind: ProblemKind::Refused, since_ms: 25_000 };
-        assert_eq!(member_health(Some(&fourth), MEMBER, 25_000), failing, "another problem begins anew");
+        assert_eq!(
+            member_health(&row(MEMBER), Some(&fourth), 25_000),
+            failing,
+            "another problem begins anew"
+        );
         let back = MemberSeen::looked(Some(&fourth), MEMBER, Ok(report(1, 4)), 30_000);
-        assert_eq!(member_health(Some(&back), MEMBER, 30_000), MemberHealth::Current);
+        assert_eq!(member_health(&row(MEMBER), Some(&back), 30_000), MemberHealth::Current);
     }
 
     #[test]
     fn what_nobody_looks_at_is_not_known() {
-        assert_eq!(member_health(None, MEMBER, 5), MemberHealth::NotLooked);
+        assert_eq!(member_health(&row(MEMBER), None, 15_000), MemberHealth::NotLooked);
+        assert_eq!(member_health(&row(MEMBER), None, 15_001), MemberHealth::Unwatched { since_ms: 0 });
         let seen = MemberSeen::looked(None, MEMBER, Ok(report(1, 3)), 10_000);
-        assert_eq!(member_health(Some(&seen), MEMBER, 25_000), MemberHealth::Current);
-        assert_eq!(member_health(Some(&seen), MEMBER, 25_001), MemberHealth::Unwatched { since_ms: 10_000 });
+        assert_eq!(member_health(&row(MEMBER), Some(&seen), 25_000), MemberHealth::Current);
         assert_eq!(
-            member_health(Some(&seen), MemberId(8), 10_000),
+            member_health(&row(MEMBER), Some(&seen), 25_001),
+            MemberHealth::Unwatched { since_ms: 10_000 }
+        );
+        assert_eq!(
+            member_health(&row(MemberId(8)), Some(&seen), 10_000),
             MemberHealth::NotLooked,
             "it joined again"
         );
@@ -196,7 +226,7 @@ mod tests {
         let seen = MemberSeen::looked(None, MEMBER, Ok(report(3, 5)), 10_000);
         let copy = MemberSeen::looked(Some(&seen), MEMBER, Ok(report(2, 1)), 15_000);
         let failing = MemberHealth::Failing { kind: ProblemKind::OlderStore, since_ms: 15_000 };
-        assert_eq!(member_health(Some(&copy), MEMBER, 15_000), failing);
+        assert_eq!(member_health(&row(MEMBER), Some(&copy), 15_000), failing);
         assert_eq!(copy.report.as_ref().map(|known| known.nodes), Some(5));
         assert!(copy.problem.unwrap().message.contains("epoch 2, and epoch 3"));
         let again = MemberSeen::looked(Some(&seen), MemberId(8), Ok(report(2, 1)), 20_000);

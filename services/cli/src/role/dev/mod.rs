@@ -43,7 +43,7 @@ use super::issuer::issuers_read;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{RoleStore, StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
-use crate::args::{DevArguments, Global, StoreLocation};
+use crate::args::{DevArguments, FEDERATION_HOME, Global, StoreLocation};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, tally};
@@ -342,8 +342,16 @@ impl DevCell<'_> {
             _ => "",
         };
         let home = arguments.federation.as_ref();
-        let home =
-            home.map(|home| format!("\n  federation {home}: borough cell join --help")).unwrap_or_default();
+        let home = home
+            .map(|home| {
+                let option = if home.as_str() == FEDERATION_HOME {
+                    String::new()
+                } else {
+                    format!(" --federation {home}")
+                };
+                format!("\n  federation {home}: borough cell members{option}")
+            })
+            .unwrap_or_default();
         // Without an option, verbs look where `dev` keeps its cells unless told otherwise.
         let usual = dev_directory(None).and_then(|usual| std::fs::canonicalize(usual).ok());
         let of = match layout.root() {
