@@ -12,7 +12,9 @@ use borough_model::{MemberId, Name};
 use borough_proto::convert::resources_to_message;
 use borough_proto::v1;
 use borough_proto::v1::member_service_server::MemberService;
-use borough_store::member::{MemberEdit, member_change, member_join, member_leave, members_seen_list};
+use borough_store::member::{
+    MemberEdit, member_change, member_join, member_leave, member_seen_read, members_seen_list,
+};
 use tonic::{Request, Response, Status};
 
 use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run};
@@ -125,8 +127,12 @@ async fn seen_read(cell: &CellContext) -> Result<BTreeMap<Name, MemberSeen>, Sta
 }
 
 async fn message_now(cell: &CellContext, row: &MemberRow) -> Result<v1::Member, Status> {
-    let seen = seen_read(cell).await?;
-    Ok(message_of(row, seen.get(&row.cell), cell.clock.wall_ms()))
+    let space = &cell.space;
+    let seen = cell.db.run("member_seen_read", Idempotency::ReadOnly, |tx, _| async move {
+        member_seen_read(&tx, space, &row.cell).await
+    });
+    let seen = seen.await.map_err(|error| status_from_store(&error))?;
+    Ok(message_of(row, seen.as_ref(), cell.clock.wall_ms()))
 }
 
 /// A member cell with what is known of it at `now_ms`.

@@ -110,7 +110,7 @@ pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failur
     failure.with_hint("borough context list; to use another one: borough context use NAME")
 }
 
-/// The ports on which other services of a cell listen unless they are told otherwise, and what each answers.
+/// The ports on which other services of a cell listen unless an option says otherwise, and what each answers.
 const OTHER_PORTS: [(u16, &str); 6] = [
     (7401, "HTTP of a gateway"),
     (7402, "HTTP of a scheduler"),

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
-use borough_model::member::{MEMBER_LOOK_MS, MEMBERS_OF_FEDERATION_MAX, MemberRow, MemberSeen, ProblemKind};
+use borough_model::member::{MEMBER_LOOK_MS, MemberRow, MemberSeen, ProblemKind};
 use borough_model::{MemberId, Name};
 use borough_store::lease::{HeldLease, LeaseObserver, LeaseSeat, LeaseWriter};
 use borough_store::member::{members_seen_list, members_seen_record};
 use borough_store::mirror::MirrorHandle;
 use borough_store::{StoreResult, error_chain};
-use futures::future::BoxFuture;
-use futures::{StreamExt as _, stream};
+use futures::future::{BoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{FederationConfig, MemberClients};
@@ -24,9 +23,6 @@ use crate::look::{Looked, MemberGateways};
 const ROLE: &str = "federation";
 /// Pause between two tries to lead.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
-/// Members that are looked at together: all of them. So however many are dark, a round is over after one look, and the
-/// others stay current.
-const LOOKS_TOGETHER: usize = MEMBERS_OF_FEDERATION_MAX;
 /// Rows of one transaction.
 const RECORD_ROWS: usize = 64;
 
@@ -168,22 +164,23 @@ impl Federation {
 
     /// Looks at each member once, and records what was seen.
     async fn round(&self, writer: &LeaseWriter, watched: &mut WatchedMembers) -> StoreResult<()> {
-        let members: Vec<Arc<MemberRow>> =
-            self.mirror.read(|state| state.members().values().cloned().collect());
-        let is_member = |cell: &Name| members.iter().any(|row| row.cell == *cell);
-        watched.seen.retain(|cell, _| is_member(cell));
-        watched.clients.retain(|cell, _| is_member(cell));
-        let clients: Vec<_> = members.into_iter().map(|row| (self.clients(watched, &row), row)).collect();
-        let looks = stream::iter(clients).map(|(clients, row)| async move {
-            match clients {
-                Ok(WorkingClients { of, gateways }) => {
-                    let (looked, gateways) = gateways.look().await;
-                    (row, Some(WorkingClients { of, gateways }), looked)
+        let members = self.mirror.read(|state| state.members().clone());
+        watched.seen.retain(|cell, _| members.contains_key(cell));
+        watched.clients.retain(|cell, _| members.contains_key(cell));
+        // All together. So however many are dark, a round is over after one look, and the others stay current.
+        let looks = members.into_values().map(|row| {
+            let clients = self.clients(watched, &row);
+            async move {
+                match clients {
+                    Ok(WorkingClients { of, gateways }) => {
+                        let (looked, gateways) = gateways.look().await;
+                        (row, Some(WorkingClients { of, gateways }), looked)
+                    }
+                    Err(problem) => (row, None, Err((ProblemKind::Refused, problem))),
                 }
-                Err(problem) => (row, None, Err((ProblemKind::Refused, problem))),
             }
         });
-        let looked: Vec<_> = looks.buffer_unordered(LOOKS_TOGETHER).collect().await;
+        let looked = join_all(looks).await;
         let at_ms = self.clock.wall_ms();
         let mut unknown = 0;
         let mut seen = Vec::new();

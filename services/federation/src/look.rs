@@ -26,30 +26,16 @@ impl MemberGateways {
     pub(crate) async fn look(mut self) -> (Looked, Self) {
         let count = u32::try_from(self.0.len()).unwrap_or(u32::MAX).max(1);
         let pause = LOOK_MAX / 2 / count;
-        let mut asked: FuturesUnordered<_> = (0_u32..)
-            .zip(&self.0)
-            .map(|(at, (gateway, client))| {
-                let wait = pause.saturating_mul(at);
-                async move {
-                    tokio::time::sleep(wait).await;
-                    let most = LOOK_MAX.saturating_sub(wait);
-                    (
-                        at,
-                        client
-                            .with_deadline_max(most)
-                            .cell_get()
-                            .await
-                            .map_err(|error| problem_of(gateway, &error)),
-                    )
-                }
-            })
-            .collect();
+        let asked = (0_u32..).zip(&self.0).map(|(at, (gateway, client))| async move {
+            (at, gateway_ask(gateway, client, pause.saturating_mul(at)).await)
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
         let mut problems = Vec::new();
         let mut answer = None;
         while let Some((at, looked)) = asked.next().await {
             match looked {
-                Ok((cell, _)) => {
-                    answer = Some((at, report_of(&cell)));
+                Ok(report) => {
+                    answer = Some((at, report));
                     break;
                 }
                 Err(problem) => problems.push((at, problem)),
@@ -59,6 +45,15 @@ impl MemberGateways {
         let Some((at, report)) = answer else { return (Err(problem_together(problems)), self) };
         self.0.rotate_left(usize::try_from(at).unwrap_or(0));
         (Ok(report), self)
+    }
+}
+
+/// Asks one gateway after a wait, which counts as part of the look.
+async fn gateway_ask(gateway: &str, client: &Client, wait: Duration) -> Looked {
+    tokio::time::sleep(wait).await;
+    match client.with_deadline_max(LOOK_MAX.saturating_sub(wait)).cell_get().await {
+        Ok((cell, _)) => Ok(report_of(&cell)),
+        Err(error) => Err(problem_of(gateway, &error)),
     }
 }
 

@@ -129,6 +129,15 @@ pub async fn members_seen_record(
     Ok(())
 }
 
+/// What was last seen of one member cell. Reads without conflicts.
+pub async fn member_seen_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    cell: &Name,
+) -> StoreResult<Option<MemberSeen>> {
+    keys::read_snapshot(tx, space, &MemberSeenKey { cell: cell.clone() }).await
+}
+
 /// What was last seen of each member cell. Reads without conflicts.
 pub async fn members_seen_list(
     tx: &Transaction,
