@@ -37,7 +37,7 @@ use self::transition::{Transition, decisions, transitions};
 
 const TASKS: u32 = 3;
 /// An older change is not killed at: what has followed from it is unknown.
-const FRESH_MS: i64 = 1_000;
+const FRESH_MS: i64 = 2_000;
 /// How long the owner waits for a change before an order.
 const OWNER_PATIENCE: Duration = Duration::from_secs(4);
 
@@ -325,7 +325,8 @@ async fn crashed(plan: KillPlan, rounds: usize) -> Kills {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn roles_are_killed_at_each_decision_of_rollouts() {
-    let kills = crashed(KillPlan::Decisions, 3).await;
+    // Two rounds are enough on an idle machine. On a busy one a decision may be seen too late to kill at it.
+    let kills = crashed(KillPlan::Decisions, 10).await;
     assert_eq!(kills.total(), decisions().len());
 }
 

@@ -81,7 +81,8 @@ impl Release {
                 "healthy_after: 100ms, surge_max: 1"
             }
             Self::AutoCanary => "healthy_after: 100ms, canaries: 1, auto_promote: true",
-            Self::HandCanary => "healthy_after: 500ms, canaries: 1",
+            // So that the controller notices on a busy machine, too, that the canary has begun again.
+            Self::HandCanary => "healthy_after: 2s, canaries: 1",
             // So that there is time for an order in the middle of them.
             Self::Paused | Self::Undone => "healthy_after: 700ms",
         }
