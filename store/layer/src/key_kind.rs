@@ -93,6 +93,14 @@ kinds! {
     Member = 53, "member";
     /// What was last seen of a member cell.
     MemberSeen = 54, "member_seen";
+    /// A federated job.
+    FederatedJob = 55, "federated_job";
+    /// A version of a federated job.
+    FederatedVersion = 56, "federated_version";
+    /// What was promised to a cell of a federated job.
+    FederatedPart = 57, "federated_part";
+    /// How a federated job was last divided.
+    FederatedStatus = 58, "federated_status";
 
     /// A part of a journal entry.
     Journal = 60, "journal";

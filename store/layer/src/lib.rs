@@ -21,6 +21,7 @@ pub mod cell;
 pub mod check;
 pub mod daemon;
 pub mod error;
+pub mod federated;
 pub mod federation;
 pub mod gang;
 mod gate;

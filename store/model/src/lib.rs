@@ -34,7 +34,9 @@ pub mod task;
 mod unread;
 
 pub use field_error::FieldError;
-pub use id::{GangId, Incarnation, JobId, MemberId, MergedServiceId, Name, NodeId, RequestId, TaskId};
+pub use id::{
+    FederatedJobId, GangId, Incarnation, JobId, MemberId, MergedServiceId, Name, NodeId, RequestId, TaskId,
+};
 pub use job::{JobRow, JobSpec};
 pub use journal::{Delta, JournalEntry};
 pub use node::{NodeAlloc, NodeRow};

@@ -231,7 +231,9 @@ impl Auditor {
             | Delta::MergedService { .. }
             | Delta::MergedServiceRemoved { .. }
             | Delta::Member { .. }
-            | Delta::MemberRemoved { .. } => {}
+            | Delta::MemberRemoved { .. }
+            | Delta::FederatedJob { .. }
+            | Delta::FederatedJobRemoved { .. } => {}
         }
     }
 

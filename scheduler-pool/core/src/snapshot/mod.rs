@@ -80,6 +80,8 @@ impl Snapshot {
             | Delta::MergedServiceRemoved { .. }
             | Delta::Member { .. }
             | Delta::MemberRemoved { .. }
+            | Delta::FederatedJob { .. }
+            | Delta::FederatedJobRemoved { .. }
             | Delta::Gang { .. } => DeltaApplied::Ignored,
         }
     }

@@ -58,6 +58,7 @@ fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
         each(DeltaKey::MergedService(row.id), row_digest(row));
     }
     rows.members.values().for_each(|row| each(DeltaKey::Member(row.id), row_digest(row)));
+    rows.federated_jobs.values().for_each(|row| each(DeltaKey::FederatedJob(row.id), row_digest(row)));
     // The journal has no record of settings that never changed.
     let is_recorded = rows.journal_record.last.contains_key(&DeltaKey::CellSettings);
     let settings = rows.meta.as_ref().filter(|_| is_recorded);
@@ -84,6 +85,10 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
         DeltaKey::CellSettings => rows.meta.as_ref().map(|meta| format!("{meta:?}")),
         DeltaKey::MergedService(id) => {
             let mut rows = rows.merged_services.values();
+            rows.find(|row| row.id == id).map(|row| format!("{row:?}"))
+        }
+        DeltaKey::FederatedJob(id) => {
+            let mut rows = rows.federated_jobs.values();
             rows.find(|row| row.id == id).map(|row| format!("{row:?}"))
         }
         DeltaKey::Member(id) => {
@@ -120,6 +125,10 @@ fn key_text(rows: &CellRows, key: DeltaKey) -> String {
         DeltaKey::MergedService(id) => match rows.merged_services.values().find(|row| row.id == id) {
             Some(row) => format!("merged_service/{}/{}", row.user, row.name),
             None => format!("merged_service {id}"),
+        },
+        DeltaKey::FederatedJob(id) => match rows.federated_jobs.values().find(|row| row.id == id) {
+            Some(row) => format!("federated_job/{}/{}", row.user(), row.name()),
+            None => format!("federated_job {id}"),
         },
         DeltaKey::Member(id) => match rows.members.values().find(|row| row.id == id) {
             Some(row) => format!("member/{}", row.cell),

@@ -55,9 +55,11 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
         | Delta::TaskRemoved { .. }
         | Delta::EndpointWithdrawn { .. }
         | Delta::MergedServiceRemoved { .. }
-        | Delta::MemberRemoved { .. } => None,
+        | Delta::MemberRemoved { .. }
+        | Delta::FederatedJobRemoved { .. } => None,
         Delta::MergedService { row } => Some(row_digest(row.as_ref())),
         Delta::Member { row } => Some(row_digest(row.as_ref())),
+        Delta::FederatedJob { row } => Some(row_digest(row.as_ref())),
         Delta::CellSettings { revision } => Some(*revision),
     }
 }

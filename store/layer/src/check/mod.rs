@@ -9,6 +9,7 @@
 mod alloc;
 mod cell;
 mod endpoint;
+mod federated;
 mod job;
 mod journal;
 mod last_delta;
@@ -81,6 +82,7 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
     job::check(&mut found, rows, mode);
     endpoint::check(&mut found, rows);
     member::check(&mut found, rows);
+    federated::check(&mut found, rows);
     merged::check(&mut found, rows);
     quota::check(&mut found, rows);
     request::check(&mut found, rows);

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Versionstamp;
+use borough_model::federation::{FederatedJobRow, FederatedPart, FederatedVersion};
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{GangRow, TaskRow};
-use borough_model::{GangId, JobId, Name, NodeId, RequestId, TaskId};
+use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId, TaskId};
 
 use super::{JournalRecord, Violation};
 use crate::row::{
@@ -55,6 +56,14 @@ pub struct CellRows {
     pub merged_services: BTreeMap<(Name, Name), MergedServiceRow>,
     pub members: BTreeMap<Name, MemberRow>,
     pub members_seen: BTreeSet<Name>,
+    /// Federated jobs, by user and name.
+    pub federated_jobs: BTreeMap<(Name, Name), FederatedJobRow>,
+    /// Their versions.
+    pub federated_versions: BTreeMap<(FederatedJobId, u64), FederatedVersion>,
+    /// What was promised to their cells.
+    pub federated_parts: BTreeMap<(FederatedJobId, Name), FederatedPart>,
+    /// Those that were divided.
+    pub federated_statuses: BTreeSet<FederatedJobId>,
     /// Limits, by user and band.
     pub quota_limits: BTreeMap<(Name, Band), QuotaRow>,
     /// The charges that admission has recorded, by user and band.

@@ -215,6 +215,9 @@ fn objects_revised(space: &CellSpace, deltas: &[Delta]) -> BTreeMap<String, Audi
             Delta::Node { row } => (format!("node/{}", row.name), row.revision),
             Delta::MergedService { row } => (format!("service/{}/{}", row.user, row.name), row.revision),
             Delta::Member { row } => (format!("member/{}", row.cell), row.revision),
+            Delta::FederatedJob { row } => {
+                (format!("federated_job/{}/{}", row.user(), row.name()), row.revision)
+            }
             Delta::CellSettings { revision } => (format!("cell/{space}"), *revision),
             _ => continue,
         };

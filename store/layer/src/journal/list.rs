@@ -11,8 +11,8 @@ use borough_model::{Delta, JobId, JobSpec, Name};
 use super::{Cursor, journal_head};
 use crate::error::StoreResult;
 use crate::keys::{
-    CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, MemberKey, MergedServiceKey,
-    NodeAllocKey, NodeKey, NodeLoadKey, Prefix, TaskKey, chunk_read,
+    CellSpace, EndpointKey, FederatedJobKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, MemberKey,
+    MergedServiceKey, NodeAllocKey, NodeKey, NodeLoadKey, Prefix, TaskKey, chunk_read,
 };
 use crate::row::EndpointRow;
 
@@ -66,6 +66,8 @@ pub async fn cell_list_chunked(
     each_row::<MergedServiceKey>(db, space, rows, &mut merged).await?;
     let mut member = |_, row| sink(row_of(Delta::Member { row: Box::new(row) }));
     each_row::<MemberKey>(db, space, rows, &mut member).await?;
+    let mut federated = |_, row| sink(row_of(Delta::FederatedJob { row: Box::new(row) }));
+    each_row::<FederatedJobKey>(db, space, rows, &mut federated).await?;
     Ok(from)
 }
 

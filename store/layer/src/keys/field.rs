@@ -2,7 +2,7 @@
 
 use borough_kv::Versionstamp;
 use borough_model::job::Band;
-use borough_model::{GangId, JobId, Name, NodeId, RequestId};
+use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId};
 use foundationdb_tuple as tuple;
 
 /// A type of key fields. Its packed form sorts as it does.
@@ -65,7 +65,7 @@ macro_rules! numbered_fields {
 }
 
 plain_fields!(u16, u32, u64, i64, String);
-numbered_fields!(JobId: u64, NodeId: u64, GangId: u64, RequestId: u128);
+numbered_fields!(JobId: u64, NodeId: u64, GangId: u64, FederatedJobId: u64, RequestId: u128);
 
 impl KeyField for Name {
     type Packed = String;

@@ -1,12 +1,13 @@
 //! The keyspace, one key type per kind: fields on the left, then the kind, and the stored type on the right.
 
 use borough_kv::Versionstamp;
+use borough_model::federation::{FederatedJobRow, FederatedPart, FederatedStatus, FederatedVersion};
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::member::{MemberRow, MemberSeen};
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{GatewayLive, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
 use borough_model::task::{GangRow, TaskRow};
-use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
+use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use super::key::keys;
 use super::{Counter, StampValue};
@@ -172,6 +173,26 @@ keys! {
     MemberSeenKey {
         cell: Name,
     } = MemberSeen => MemberSeen;
+    /// `federated_job/<user>/<name>`: a federated job of the federation that has its home here.
+    FederatedJobKey {
+        user: Name,
+        name: Name,
+    } = FederatedJob => FederatedJobRow;
+    /// `federated_version/<job>/<version>`: a version of a federated job.
+    FederatedVersionKey {
+        job: FederatedJobId,
+        /// From 1.
+        version: u64,
+    } = FederatedVersion => FederatedVersion;
+    /// `federated_part/<job>/<cell>`: what was promised to a cell of a federated job; never in the journal.
+    FederatedPartKey {
+        job: FederatedJobId,
+        cell: Name,
+    } = FederatedPart => FederatedPart;
+    /// `federated_status/<job>`: how a federated job was last divided; never in the journal.
+    FederatedStatusKey {
+        job: FederatedJobId,
+    } = FederatedStatus => FederatedStatus;
 
     /// `journal/<store_epoch>/<stamp>/<part>`: a part of an entry.
     JournalKey {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use borough_kv::Versionstamp;
 use borough_model::job::Band;
-use borough_model::{GangId, JobId, Name, NodeId, RequestId};
+use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -42,6 +42,7 @@ samples! {
     i64 => prop_oneof![any::<i64>(), -2..2_i64, Just(i64::MIN), Just(i64::MAX)];
     String => prop_oneof!["[ab\u{0}ÿ/]{0,4}", any::<String>()];
     Name => "[a-c]([a-z0-9-]{0,4}[a-z0-9])?".prop_map(|text| Name::new(text).unwrap());
+    FederatedJobId => u64::strategy().prop_map(FederatedJobId);
     JobId => u64::strategy().prop_map(JobId);
     NodeId => u64::strategy().prop_map(NodeId);
     GangId => u64::strategy().prop_map(GangId);
@@ -200,6 +201,10 @@ fn bytes_are_golden() {
         MergedServiceKey { user: name("ada"), name: name("shop") };
         MemberKey { cell: name("beta") };
         MemberSeenKey { cell: name("beta") };
+        FederatedJobKey { user: name("ada"), name: name("web") };
+        FederatedVersionKey { job: FederatedJobId(3), version: 2 };
+        FederatedPartKey { job: FederatedJobId(3), cell: name("beta") };
+        FederatedStatusKey { job: FederatedJobId(3) };
         JournalKey { store_epoch: 1, stamp: Versionstamp::new(0x0102_0304, 5), part: 0 };
         JournalHeadKey {};
         JournalFloorKey {};

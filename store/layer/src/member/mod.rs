@@ -27,6 +27,8 @@ pub struct MemberEdit {
     pub labels_removed: Vec<String>,
     /// Whether it gets no new work.
     pub cordoned: Option<bool>,
+    /// Whether its federated tasks go to other cells.
+    pub draining: Option<bool>,
 }
 
 /// Adds a cell to the federation, as the membership `new`. Refuses one that is a member: only a change changes it.
@@ -61,6 +63,7 @@ pub async fn member_join(
         joined_ms,
         changed_ms: joined_ms,
         changed_by,
+        draining: false,
     };
     row_write(tx, changes, &row)?;
     Ok(row)
@@ -88,13 +91,16 @@ pub async fn member_change(
     let spec = member_spec_check(MemberSpec { gateways, labels });
     let MemberSpec { gateways, labels } = spec.map_err(|errors| StoreError::InvalidSpec { errors })?;
     let cordoned = change.cordoned.unwrap_or(before.cordoned);
-    if (&gateways, &labels, cordoned) == (&before.gateways, &before.labels, before.cordoned) {
+    let draining = change.draining.unwrap_or(before.draining);
+    let intake = (before.cordoned, before.draining);
+    if (&gateways, &labels, (cordoned, draining)) == (&before.gateways, &before.labels, intake) {
         return Ok(before);
     }
     let row = MemberRow {
         gateways,
         labels,
         cordoned,
+        draining,
         revision: before.revision.saturating_add(1),
         changed_ms: changes.at_ms(),
         changed_by: changes.actor().to_owned(),

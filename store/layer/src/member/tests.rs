@@ -101,6 +101,7 @@ async fn a_cell_joins_once_changes_and_leaves() {
         labels: [("tier".to_owned(), "gold".to_owned())].into(),
         labels_removed: vec!["region".to_owned(), "missing".to_owned()],
         cordoned: None,
+        draining: None,
     };
     let moved = cell.member_change(8, "beta", &moved, 2).await.unwrap();
     assert_eq!((moved.gateways.len(), moved.labels.len(), moved.cordoned), (2, 1, true));

@@ -7,6 +7,7 @@
 mod away;
 mod ended;
 mod facts;
+mod federated;
 mod follow;
 mod handle;
 mod holds;

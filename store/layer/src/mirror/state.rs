@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use borough_model::federation::FederatedJobRow;
 use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
@@ -80,6 +81,7 @@ pub struct MirrorState {
     node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
     pub(super) merged_services: BTreeMap<(Name, Name), Arc<MergedServiceRow>>,
     pub(super) members: BTreeMap<Name, Arc<MemberRow>>,
+    pub(super) federated_jobs: BTreeMap<(Name, Name), Arc<FederatedJobRow>>,
 }
 
 /// The first and the last task that a job can have.
@@ -328,6 +330,8 @@ impl MirrorState {
             Delta::MergedServiceRemoved { id, user, name } => self.merged_remove(*id, user, name),
             Delta::Member { row } => self.member_put(row),
             Delta::MemberRemoved { id, cell } => self.member_remove(*id, cell),
+            Delta::FederatedJob { row } => self.federated_put(row),
+            Delta::FederatedJobRemoved { id, user, name } => self.federated_remove(*id, user, name),
         }
     }
 

@@ -9,10 +9,10 @@ use crate::check::{CellRows, LoadProgress, cell_rows_load};
 use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey,
-    JobSpecKey, Key, MemberKey, MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey,
-    NodeTaskKey, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey,
-    value_encode,
+    AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, FederatedJobKey, FederatedPartKey,
+    FederatedVersionKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey,
+    MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
+    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
 };
 use crate::row::Cursor;
 
@@ -92,6 +92,9 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::NameRevision
         | KeyKind::MergedService
         | KeyKind::Member
+        | KeyKind::FederatedJob
+        | KeyKind::FederatedVersion
+        | KeyKind::FederatedPart
         | KeyKind::Request
         | KeyKind::RequestExpiry
         | KeyKind::AccessGrant => true,
@@ -105,6 +108,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::NodeLoad
         | KeyKind::NodeSession
         | KeyKind::MemberSeen
+        | KeyKind::FederatedStatus
         | KeyKind::Constraint
         | KeyKind::Journal
         | KeyKind::JournalHead
@@ -214,6 +218,15 @@ impl<W: Write> ExportRows<W> {
         }
         for (cell, row) in &rows.members {
             self.put(&MemberKey { cell: cell.clone() }, row)?;
+        }
+        for ((user, name), row) in &rows.federated_jobs {
+            self.put(&FederatedJobKey { user: user.clone(), name: name.clone() }, row)?;
+        }
+        for (&(job, version), row) in &rows.federated_versions {
+            self.put(&FederatedVersionKey { job, version }, row)?;
+        }
+        for ((job, cell), row) in &rows.federated_parts {
+            self.put(&FederatedPartKey { job: *job, cell: cell.clone() }, row)?;
         }
         for (&id, row) in &rows.requests {
             self.put(&RequestKey { id }, row)?;

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::part::FederatedPart;
 use crate::id::Name;
+use crate::member::{MemberRow, MemberSeen};
 use crate::node::Taint;
+use crate::resource::Resources;
 
 /// What the federation knows of one member cell, for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,5 +59,78 @@ impl CellFacts {
             running: 0,
             jobs: BTreeSet::new(),
         }
+    }
+}
+
+/// What is known of a member for a job that has `part` there. `room`: how many more tasks it would place; absent:
+/// nobody could ask it. `jobs`: the federated jobs of the same user that have tasks there.
+pub fn cell_facts(
+    member: &MemberRow,
+    seen: Option<&MemberSeen>,
+    part: Option<&FederatedPart>,
+    room: Option<u32>,
+    jobs: BTreeSet<Name>,
+) -> CellFacts {
+    let problem = seen.and_then(|seen| seen.problem.as_ref());
+    let running = part.and_then(|part| part.seen.as_ref()).map_or(0, |seen| seen.running);
+    let failed_over = part.is_some_and(|part| part.failed_over_ms.is_some());
+    // What it is about to give up is not its any more.
+    let has = part.map_or(0, |part| if failed_over { part.count } else { part.target });
+    CellFacts {
+        name: member.cell.clone(),
+        labels: member.labels.clone(),
+        taints: Vec::new(),
+        intake: if member.draining {
+            CellIntake::Leaving
+        } else if member.cordoned {
+            CellIntake::Cordoned
+        } else {
+            CellIntake::Open
+        },
+        silent_since_ms: problem.map(|problem| problem.since_ms),
+        failed_over,
+        room,
+        has,
+        running: running.min(has),
+        jobs,
+    }
+}
+
+/// How many tasks with `amounts` the room of a cell still has, after others that were promised to it and have not
+/// arrived: each with its amounts and how many they are. The dimension that they take most of decides.
+pub fn room_deducted<'a>(
+    room: u32,
+    amounts: &Resources,
+    promised: impl Iterator<Item = (&'a Resources, u32)>,
+) -> u32 {
+    let mut taken = (0_u64, 0_u64);
+    for (of, count) in promised {
+        let count = u64::from(count);
+        taken.0 = taken.0.saturating_add(of.cpu_millis.saturating_mul(count));
+        taken.1 = taken.1.saturating_add(of.memory_bytes.saturating_mul(count));
+    }
+    let tasks = |taken: u64, each: u64| if each == 0 { 0 } else { taken.div_ceil(each) };
+    let less = tasks(taken.0, amounts.cpu_millis).max(tasks(taken.1, amounts.memory_bytes));
+    room.saturating_sub(u32::try_from(less).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_promised_to_others_is_taken_off_by_its_larger_dimension() {
+        let amounts =
+            |cpu_millis, memory_bytes| Resources { cpu_millis, memory_bytes, ..Resources::default() };
+        let (small, large) = (amounts(100, 10), amounts(250, 10));
+        assert_eq!(room_deducted(9, &small, std::iter::empty()), 9);
+        assert_eq!(room_deducted(9, &small, [(&large, 2)].into_iter()), 4, "500 of processor time");
+        assert_eq!(
+            room_deducted(9, &small, [(&large, 1), (&amounts(0, 45), 1)].into_iter()),
+            3,
+            "55 of memory"
+        );
+        assert_eq!(room_deducted(9, &small, [(&large, u32::MAX)].into_iter()), 0);
+        assert_eq!(room_deducted(9, &amounts(0, 0), [(&large, 5)].into_iter()), 9);
     }
 }

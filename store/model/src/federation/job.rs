@@ -1,5 +1,7 @@
 //! A job file with a `federation` part: the job as each cell has it, and how its tasks are divided.
 
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::spec::{
@@ -11,17 +13,19 @@ use crate::job::file::write::{FileMap, delay, toleration};
 use crate::job::file::{
     FieldInfo, FieldReader, FileItem, FileMessage, InnerMessage, Problem, TreeNode, TreeValue, check_problem,
 };
-use crate::job::{JobSpec, Note};
+use crate::job::{JobSpec, Note, SPEC_BYTES_MAX};
 use crate::merged::LabelCondition;
 
 /// The field of a job file that makes the job a federated one.
 pub const FEDERATION_FIELD: &str = "federation";
 
 /// What a job file with a `federation` part says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 pub struct FederatedJob {
     /// The job with the whole count. A cell has [`FederatedJob::cell_job`].
+    #[n(0)]
     pub job: JobSpec,
+    #[n(1)]
     pub federation: FederationSpec,
 }
 
@@ -159,6 +163,9 @@ impl FederatedJob {
         self.federation.job_check(&mut fields, &self.job);
         fields.done()?;
         let mut fields = FieldErrors::default();
+        let bytes = minicbor::to_vec(self).map_or(usize::MAX, |bytes| bytes.len());
+        let accepted = format!("at most {SPEC_BYTES_MAX} bytes as stored, with the `federation` part");
+        fields.require(bytes <= SPEC_BYTES_MAX, "job", format!("{bytes} bytes"), accepted);
         for error in self.patches_check() {
             fields.refuse(&error.path, error.problem, "a patch that makes a valid job in its cell");
         }

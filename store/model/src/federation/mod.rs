@@ -5,17 +5,29 @@
 
 mod check;
 mod facts;
+mod file;
 mod job;
+mod part;
 mod patch;
 mod read;
+mod row;
 mod spec;
 mod split;
 
 pub use check::{
     AWAY_FROM_MAX, CELL_SPREAD_MAX, CELL_WEIGHT_MAX, CELLS_NAMED_MAX, CONDITIONS_MAX, GROUPS_MAX,
 };
-pub use facts::{CellFacts, CellIntake};
+pub use facts::{CellFacts, CellIntake, cell_facts, room_deducted};
+pub use file::{federated_field_help, federated_file_schema};
 pub use job::{FEDERATION_FIELD, FederatedJob};
+pub use part::{
+    AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, part_step,
+    part_versioned, parts_lowered, parts_promised,
+};
+pub use row::{
+    CellsReason, FEDERATED_JOB_LABEL, FEDERATED_VERSIONS_MAX, FEDERATION_LABEL, FederatedJobRow,
+    FederatedState, FederatedStatus, FederatedVersion,
+};
 pub use spec::{
     CellGroup, CellLimits, CellSpread, FailoverAfter, FederationSpec, ReturnPolicy, SPREAD_BY_CELL,
     SplitPolicy,

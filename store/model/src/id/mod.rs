@@ -165,6 +165,8 @@ numbered! {
     MergedServiceId, "m";
     /// The membership of a cell in a federation, for ever.
     MemberId, "c";
+    /// A federated job, for ever.
+    FederatedJobId, "f";
 }
 
 /// One attempt of a task, from assignment to exit; the next attempt has the next number.

@@ -1,7 +1,7 @@
 //! The row of a delta, and which of two deltas of a row is newer.
 
 use super::Delta;
-use crate::id::{GangId, JobId, MemberId, MergedServiceId, NodeId, TaskId};
+use crate::id::{FederatedJobId, GangId, JobId, MemberId, MergedServiceId, NodeId, TaskId};
 
 /// The row of a delta. A cache keeps one value per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +17,7 @@ pub enum DeltaKey {
     CellSettings,
     MergedService(MergedServiceId),
     Member(MemberId),
+    FederatedJob(FederatedJobId),
 }
 
 impl Delta {
@@ -39,18 +40,21 @@ impl Delta {
             Self::MergedServiceRemoved { id, .. } => DeltaKey::MergedService(*id),
             Self::Member { row } => DeltaKey::Member(row.id),
             Self::MemberRemoved { id, .. } => DeltaKey::Member(*id),
+            Self::FederatedJob { row } => DeltaKey::FederatedJob(row.id),
+            Self::FederatedJobRemoved { id, .. } => DeltaKey::FederatedJob(*id),
         }
     }
 
-    /// The revision of its row. The removal of a node, a job, a merged service or a member cell is above every
-    /// revision, since their ids are never used again.
+    /// The revision of its row. The removal of a node, a job, a merged service, a member cell or a federated
+    /// job is above every revision, since their ids are never used again.
     pub fn revision(&self) -> u64 {
         match self {
             Self::Node { row } => row.revision,
             Self::NodeRemoved { .. }
             | Self::JobRemoved { .. }
             | Self::MergedServiceRemoved { .. }
-            | Self::MemberRemoved { .. } => u64::MAX,
+            | Self::MemberRemoved { .. }
+            | Self::FederatedJobRemoved { .. } => u64::MAX,
             Self::NodeAlloc { alloc, .. } => alloc.epoch,
             Self::NodeLoad { load, .. } => load.revision,
             Self::Job { row, .. } => row.revision,
@@ -62,6 +66,7 @@ impl Delta {
             Self::Gang { row } => row.revision,
             Self::MergedService { row } => row.revision,
             Self::Member { row } => row.revision,
+            Self::FederatedJob { row } => row.revision,
         }
     }
 }

@@ -6,7 +6,8 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditedCall;
-use crate::id::{JobId, MemberId, MergedServiceId, Name, NodeId, RequestId, TaskId};
+use crate::federation::FederatedJobRow;
+use crate::id::{FederatedJobId, JobId, MemberId, MergedServiceId, Name, NodeId, RequestId, TaskId};
 use crate::job::{JobRow, JobSpec};
 use crate::member::MemberRow;
 use crate::merged::MergedServiceRow;
@@ -184,5 +185,21 @@ pub enum Delta {
         id: MemberId,
         #[n(1)]
         cell: Name,
+    },
+    /// A federated job, new or changed.
+    #[n(16)]
+    FederatedJob {
+        #[n(0)]
+        row: Box<FederatedJobRow>,
+    },
+    /// A federated job was forgotten. Its parts in cells go on.
+    #[n(17)]
+    FederatedJobRemoved {
+        #[n(0)]
+        id: FederatedJobId,
+        #[n(1)]
+        user: Name,
+        #[n(2)]
+        name: Name,
     },
 }

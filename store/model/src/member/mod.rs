@@ -63,6 +63,11 @@ pub struct MemberRow {
     /// Who made the last change: `user/<name>`.
     #[n(8)]
     pub changed_by: String,
+    /// Its federated tasks go to other cells, as far as those have room. It gets no new ones.
+    #[n(9)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub draining: bool,
 }
 
 /// Returns the spec, or an error for each field that cannot be accepted.

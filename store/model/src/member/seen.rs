@@ -176,6 +176,7 @@ mod tests {
             joined_ms: 0,
             changed_ms: 0,
             changed_by: String::new(),
+            draining: false,
         }
     }
 

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use borough_model::job::file::{FieldInfo, fields_flat, job_file_schema};
+use borough_model::federation::{FederationSpec, federated_file_schema};
+use borough_model::job::file::{FieldInfo, fields_flat};
 use borough_model::job::{JobSpec, spec_diff};
 use expect_test::expect_file;
 use jsonschema::Validator;
@@ -18,7 +19,7 @@ fn file() -> Value {
 }
 
 fn validator() -> Validator {
-    jsonschema::draft202012::new(&job_file_schema()).unwrap()
+    jsonschema::draft202012::new(&federated_file_schema()).unwrap()
 }
 
 fn repository(path: &str) -> String {
@@ -187,8 +188,8 @@ fn the_schema_refuses_what_no_job_file_may_have() {
 
 #[test]
 fn the_schema_is_that_of_the_definition() {
-    jsonschema::draft202012::meta::validate(&job_file_schema()).unwrap();
-    let text = format!("{}\n", serde_json::to_string_pretty(&job_file_schema()).unwrap());
+    jsonschema::draft202012::meta::validate(&federated_file_schema()).unwrap();
+    let text = format!("{}\n", serde_json::to_string_pretty(&federated_file_schema()).unwrap());
     expect_file!["../../../../docs/job-file.schema.json"].assert_eq(&text);
 }
 
@@ -205,7 +206,13 @@ fn the_page_has_the_tables_of_the_definition() {
     let job = JobSpec::file_fields();
     let task = job.iter().find(|field| field.file == "task").and_then(|field| field.inner).unwrap();
     let mut page = repository("docs/job-files.md");
-    for (mark, fields) in [("<!-- fields of a job -->", job), ("<!-- fields of task -->", task)] {
+    let federation = FederationSpec::file_fields();
+    let tables = [
+        ("<!-- fields of a job -->", job),
+        ("<!-- fields of task -->", task),
+        ("<!-- fields of federation -->", federation),
+    ];
+    for (mark, fields) in tables {
         let (before, rest) = page.split_once(mark).expect(mark);
         let (_, after) = rest.split_once(END).expect(END);
         page = format!("{before}{mark}\n{}{END}{after}", page_table(fields));

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use crate::journal_sample::{
-    endpoint_full, journal_calls, journal_values, member_row, merged_row, node_load,
+    endpoint_full, federated_row, journal_calls, journal_values, member_row, merged_row, node_load,
 };
-use borough_model::id::{GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, TaskId};
+use borough_model::id::{
+    FederatedJobId, GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, TaskId,
+};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
     GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec,
@@ -298,6 +300,8 @@ fn journal() -> JournalEntry {
             Delta::MergedServiceRemoved { id: MergedServiceId(8), user: name("ada"), name: name("shop") },
             Delta::Member { row: Box::new(member_row()) },
             Delta::MemberRemoved { id: MemberId(5), cell: name("beta") },
+            Delta::FederatedJob { row: Box::new(federated_row()) },
+            Delta::FederatedJobRemoved { id: FederatedJobId(6), user: name("ada"), name: name("web") },
         ],
         values: None,
         calls: None,

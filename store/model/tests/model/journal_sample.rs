@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use borough_model::audit::{AuditRefusal, AuditRevisions, AuditedCall};
+use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState, FederationSpec};
+use borough_model::job::JobKind;
 use borough_model::journal::{JournalEntry, ValueChange};
 use borough_model::member::MemberRow;
 use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{LoadMeasured, NodeLoad};
 use borough_model::task::{Endpoint, Health, PortAssignment};
-use borough_model::{Incarnation, JobId, MemberId, MergedServiceId, RequestId, TaskId};
+use borough_model::{FederatedJobId, Incarnation, JobId, MemberId, MergedServiceId, RequestId, TaskId};
 
-use crate::sample::name;
+use crate::sample::{name, spec};
 
 /// A measured load.
 pub(crate) fn node_load() -> NodeLoad {
@@ -70,6 +72,22 @@ pub(crate) fn member_row() -> MemberRow {
         cordoned: true,
         revision: 3,
         joined_ms: 4,
+        changed_ms: 5,
+        changed_by: "user/ada".to_owned(),
+        draining: true,
+    }
+}
+
+/// A federated job.
+pub(crate) fn federated_row() -> FederatedJobRow {
+    let federation = FederationSpec { cells: vec![name("beta")], ..FederationSpec::default() };
+    FederatedJobRow {
+        id: FederatedJobId(6),
+        spec: FederatedJob { job: spec(JobKind::Service), federation },
+        version: 2,
+        state: FederatedState::Stopping,
+        revision: 3,
+        submitted_ms: 4,
         changed_ms: 5,
         changed_by: "user/ada".to_owned(),
     }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use borough_model::federation::{FEDERATED_VERSIONS_MAX, FederatedJobRow, FederatedVersion};
 use borough_model::job::JobRow;
 use borough_model::task::TaskRow;
-use borough_model::{Delta, JobId, NodeId, TaskId};
+use borough_model::{Delta, FederatedJobId, JobId, Name, NodeId, TaskId};
 
 use super::CellRows;
 use crate::row::{Cursor, EndpointRow};
@@ -56,6 +57,8 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
                 rows.members_seen.remove(&cell);
             }
         }
+        Delta::FederatedJob { row } => federated_put(rows, *row),
+        Delta::FederatedJobRemoved { id, user, name } => federated_remove(rows, id, user, name),
     }
 }
 
@@ -122,4 +125,23 @@ fn task_remove(rows: &mut CellRows, task: TaskId) {
     if let Some(entry) = rows.tasks.remove(&task).as_ref().and_then(on_node) {
         rows.node_tasks.remove(&entry);
     }
+}
+
+/// A row of a version that is not kept yet brings it along.
+fn federated_put(rows: &mut CellRows, row: FederatedJobRow) {
+    let version =
+        FederatedVersion { spec: row.spec.clone(), at_ms: row.changed_ms, by: row.changed_by.clone() };
+    rows.federated_versions.entry((row.id, row.version)).or_insert(version);
+    rows.federated_versions.remove(&(row.id, row.version.saturating_sub(FEDERATED_VERSIONS_MAX)));
+    rows.federated_jobs.insert((row.user().clone(), row.name().clone()), row);
+}
+
+fn federated_remove(rows: &mut CellRows, id: FederatedJobId, user: Name, name: Name) {
+    let name = (user, name);
+    if rows.federated_jobs.get(&name).is_some_and(|row| row.id == id) {
+        rows.federated_jobs.remove(&name);
+    }
+    rows.federated_versions.retain(|(job, _), _| *job != id);
+    rows.federated_parts.retain(|(job, _), _| *job != id);
+    rows.federated_statuses.remove(&id);
 }

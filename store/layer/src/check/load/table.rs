@@ -9,9 +9,10 @@ use borough_model::TaskId;
 use super::{CellRows, RowSource};
 use crate::error::StoreResult;
 use crate::keys::{
-    EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey, MemberSeenKey,
-    MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey,
-    NodeLoadKey, NodeNameKey, NodeSessionKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
+    EndpointKey, FederatedJobKey, FederatedPartKey, FederatedStatusKey, FederatedVersionKey, GangKey,
+    JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey, MemberSeenKey, MergedServiceKey,
+    NameRevisionKey, NodeAllocKey, NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey, NodeLoadKey,
+    NodeNameKey, NodeSessionKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
 };
 
 /// A kind whose rows are read in chunks.
@@ -96,6 +97,14 @@ tables! {
         put |rows, at, row| rows.merged_services.insert(at, row);
     MemberKey: members at |key| key.cell.clone(), put |rows, at, row| rows.members.insert(at, row);
     MemberSeenKey: members_seen at |key| key.cell.clone(), put |rows, at, _row| rows.members_seen.insert(at);
+    FederatedJobKey: federated_jobs at |key| (key.user.clone(), key.name.clone()),
+        put |rows, at, row| rows.federated_jobs.insert(at, row);
+    FederatedVersionKey: federated_versions at |key| (key.job, key.version),
+        put |rows, at, row| rows.federated_versions.insert(at, row);
+    FederatedPartKey: federated_parts at |key| (key.job, key.cell.clone()),
+        put |rows, at, row| rows.federated_parts.insert(at, row);
+    FederatedStatusKey: federated_statuses at |key| key.job,
+        put |rows, at, _row| rows.federated_statuses.insert(at);
     RequestKey: requests at |key| key.id, put |rows, at, row| rows.requests.insert(at, row);
     RequestExpiryKey: request_expiries at |key| (key.expires_ms, key.id),
         put |rows, at, row| rows.request_expiries.insert(at, row);
@@ -123,6 +132,10 @@ pub(super) async fn tables_read(source: &mut impl RowSource, rows: &mut CellRows
     table_read::<MergedServiceKey>(source, rows).await?;
     table_read::<MemberKey>(source, rows).await?;
     table_read::<MemberSeenKey>(source, rows).await?;
+    table_read::<FederatedJobKey>(source, rows).await?;
+    table_read::<FederatedVersionKey>(source, rows).await?;
+    table_read::<FederatedPartKey>(source, rows).await?;
+    table_read::<FederatedStatusKey>(source, rows).await?;
     table_read::<RequestKey>(source, rows).await?;
     table_read::<RequestExpiryKey>(source, rows).await
 }

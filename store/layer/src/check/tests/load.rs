@@ -89,7 +89,10 @@ async fn load_while_it_changes(seed: u64) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_load_in_chunks_is_of_one_position_whatever_happens_meanwhile() {
     for seed in seeds(6) {
-        assert!(load_while_it_changes(seed).await, "seed {seed}: nothing was written during the load");
+        assert!(
+            Box::pin(load_while_it_changes(seed)).await,
+            "seed {seed}: nothing was written during the load"
+        );
     }
 }
 

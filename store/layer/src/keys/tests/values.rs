@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
 use borough_model::access::{AccessRole, Right};
+use borough_model::federation::{
+    AdmittedJob, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus,
+    FederatedVersion, FederationSpec, PartProblem, PartRollout, PartSeen,
+};
 use borough_model::job::{Band, job_new};
 use borough_model::member::{MemberProblem, MemberReport, MemberRow, MemberSeen, ProblemKind};
 use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
@@ -14,7 +18,8 @@ use borough_model::node::{
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
 use borough_model::{
-    GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, Resources, TaskId,
+    FederatedJobId, GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, Resources,
+    TaskId,
 };
 
 use crate::keys::*;
@@ -99,6 +104,7 @@ fn members() -> Vec<StoredRow> {
         joined_ms: 4,
         changed_ms: 5,
         changed_by: "user/ada".to_owned(),
+        draining: true,
     };
     let problem = MemberProblem { kind: ProblemKind::Silent, since_ms: 8, message: "refused".to_owned() };
     let report = MemberReport {
@@ -121,6 +127,63 @@ fn members() -> Vec<StoredRow> {
     rows! {
         Member: MemberKey { cell: name("beta") } => member;
         MemberSeen: MemberSeenKey { cell: name("beta") } => seen;
+    }
+}
+
+fn federated() -> Vec<StoredRow> {
+    let (user, job_name, job) = (name("ada"), name("web"), FederatedJobId(3));
+    let federation = FederationSpec { cells: vec![name("beta")], ..FederationSpec::default() };
+    let spec = FederatedJob { job: job_spec(user.clone(), job_name.clone()), federation };
+    let row = FederatedJobRow {
+        id: job,
+        spec: spec.clone(),
+        version: 2,
+        state: FederatedState::Stopping,
+        revision: 4,
+        submitted_ms: 5,
+        changed_ms: 6,
+        changed_by: "user/ada".to_owned(),
+    };
+    let seen = PartSeen {
+        at_ms: 13,
+        running: 3,
+        healthy: 2,
+        pending: 1,
+        succeeded: 4,
+        failed: 5,
+        rollout: PartRollout::Rolling,
+    };
+    let part = FederatedPart {
+        cell: name("beta"),
+        count: 7,
+        target: 6,
+        version: 2,
+        promise: 9,
+        arrived: 8,
+        promised_ms: 10,
+        admitted: Some(AdmittedJob { id: "j1".to_owned(), changed_revision: 11 }),
+        seen: Some(seen),
+        problem: Some(PartProblem { since_ms: 12, message: "refused".to_owned() }),
+        failed_over_ms: Some(14),
+    };
+    let reason = CellsReason { words: "full".to_owned(), cells: vec![name("beta")] };
+    let status = FederatedStatus {
+        divided: 4,
+        members_mark: 15,
+        at_ms: 16,
+        unplaced: 17,
+        shortfall: Some("few".to_owned()),
+        reasons: vec![reason],
+    };
+    rows! {
+        FederatedJob: FederatedJobKey { user, name: job_name } => row;
+        FederatedVersion: FederatedVersionKey { job, version: 2 } => FederatedVersion {
+            spec,
+            at_ms: 6,
+            by: "user/ada".to_owned(),
+        };
+        FederatedPart: FederatedPartKey { job, cell: name("beta") } => part;
+        FederatedStatus: FederatedStatusKey { job } => status;
     }
 }
 
@@ -222,6 +285,7 @@ fn stored_values_are_golden() {
     let mut rows = cells_and_nodes();
     rows.extend(jobs_and_tasks());
     rows.extend(members());
+    rows.extend(federated());
     rows.extend(the_others());
     let mut written = BTreeMap::new();
     for row in &rows {

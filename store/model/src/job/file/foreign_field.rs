@@ -14,10 +14,11 @@ const IMAGE: &str =
 const VOLUME: &str = "a task has its own directory and the paths of its node, and no volumes";
 const CRON: &str =
     "a job begins when it is submitted, and none begins by a clock; run it by a clock of yours";
+const FEDERATION: &str = "a job with this part runs in several cells: borough federation job run FILE";
 const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
 
 /// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
-const FOREIGN: [(&str, OwnField); 77] = [
+const FOREIGN: [(&str, OwnField); 78] = [
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
     ("autopromote", OwnField::Is("update.auto_promote")),
@@ -37,6 +38,7 @@ const FOREIGN: [(&str, OwnField); 77] = [
     ("entrypoint", OwnField::Is("task.command")),
     ("env", OwnField::Is("task.environment")),
     ("failurethreshold", OwnField::Is("task.health.failures")),
+    ("federation", OwnField::Absent(FEDERATION)),
     ("gpu", OwnField::Is("task.resources.devices.gpu")),
     ("gpus", OwnField::Is("task.resources.devices.gpu")),
     ("healthcheck", OwnField::Is("task.health")),

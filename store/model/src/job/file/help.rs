@@ -61,6 +61,11 @@ impl HelpError {
 /// # Errors
 /// No field has this path.
 pub fn field_help(path: &str) -> Result<FieldHelp, HelpError> {
+    field_help_beside(path, None)
+}
+
+/// The same for a file that may have one more field.
+pub(crate) fn field_help_beside(path: &str, beside: Option<FieldHelp>) -> Result<FieldHelp, HelpError> {
     let mut found = FieldHelp {
         path: String::new(),
         kind: "a map".to_owned(),
@@ -71,6 +76,7 @@ pub fn field_help(path: &str) -> Result<FieldHelp, HelpError> {
         example: None,
         inner: infos_help("", JobSpec::file_fields()),
     };
+    found.inner.extend(beside);
     let all = found.clone();
     let is_index = |name: &&str| name.is_empty() || name.bytes().all(|byte| byte.is_ascii_digit());
     let names = path.split(['.', '[', ']', '"']).filter(|name| !is_index(name));
@@ -150,7 +156,8 @@ fn unknown(path: &str, name: &str, place: &FieldHelp, all: &FieldHelp) -> HelpEr
     HelpError { path: path.to_owned(), near, accepted, instead }
 }
 
-fn infos_help(outer: &str, fields: &'static [FieldInfo]) -> Vec<FieldHelp> {
+/// The help on fields below `outer`.
+pub(crate) fn infos_help(outer: &str, fields: &'static [FieldInfo]) -> Vec<FieldHelp> {
     fields_flat(fields).into_iter().map(|field| info_help(outer, field)).collect()
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn described(meaning: &str, schema: Value) -> Value {
 }
 
 /// A text without the marks of Markdown: code is shown plain, and a link as its words.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, (words, after))) = link(rest) {

@@ -1,0 +1,277 @@
+//! Federated jobs, in the cell that is the home of the federation: what their owners want, what was promised to each
+//! cell, and how the tasks were last divided. Nothing here calls a cell.
+
+mod part;
+#[cfg(test)]
+mod tests;
+
+use borough_kv::Transaction;
+use borough_model::federation::{
+    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion,
+};
+use borough_model::{Delta, FederatedJobId, Name};
+
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
+use crate::journal::ChangeSet;
+use crate::keys::{
+    self, CellSpace, FederatedJobKey, FederatedPartKey, FederatedStatusKey, FederatedVersionKey, Prefix,
+    RangeOptions,
+};
+
+pub use part::{
+    FederatedChange, federated_parts_each, federated_parts_of, federated_record, federated_status_of,
+    federated_statuses_each,
+};
+
+/// What a submission has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FederatedSubmitted {
+    pub row: FederatedJobRow,
+    /// Whether the job is another one than before.
+    pub changed: bool,
+}
+
+/// Which job a change is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FederatedExpected {
+    /// Its revision; 0: any.
+    pub revision: u64,
+}
+
+/// Adds a federated job as `new`, or changes the one that has the name. The same again changes nothing.
+///
+/// # Errors
+/// The job cannot be admitted, is at another revision than expected, or is being stopped.
+pub async fn federated_submit(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    new: FederatedJobId,
+    spec: &FederatedJob,
+    expected: FederatedExpected,
+) -> StoreResult<FederatedSubmitted> {
+    spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
+    let key = FederatedJobKey { user: spec.job.user.clone(), name: spec.job.name.clone() };
+    let known = keys::read(tx, changes.space(), &key).await?;
+    let revision =
+        known.as_ref().filter(|row| row.state != FederatedState::Stopped).map_or(0, |row| row.revision);
+    if expected.revision != 0 && expected.revision != revision {
+        let what = format!("federated job {}/{}", key.user, key.name);
+        let by = known.as_ref().map(|row| &row.changed_by);
+        let look = format!("borough federation job status {}", key.name);
+        return Err(StoreError::overtaken(&what, expected.revision, revision, by, &look));
+    }
+    let before = match known {
+        Some(row) if row.state == FederatedState::Stopping => return Err(stopping(&row)),
+        Some(row) if row.state == FederatedState::Stopped => {
+            removed(tx, changes, &row)?;
+            None
+        }
+        other => other,
+    };
+    let (at_ms, by) = (changes.at_ms(), changes.actor().to_owned());
+    let Some(before) = before else {
+        let row = FederatedJobRow {
+            id: new,
+            spec: spec.clone(),
+            version: 1,
+            state: FederatedState::Active,
+            revision: 1,
+            submitted_ms: at_ms,
+            changed_ms: at_ms,
+            changed_by: by,
+        };
+        version_write(tx, changes, &row)?;
+        row_write(tx, changes, &row)?;
+        return Ok(FederatedSubmitted { row, changed: true });
+    };
+    if before.spec == *spec {
+        return Ok(FederatedSubmitted { row: before, changed: false });
+    }
+    let is_version = cell_differs(&before.spec, spec);
+    let row = FederatedJobRow {
+        spec: spec.clone(),
+        version: before.version.saturating_add(u64::from(is_version)),
+        revision: before.revision.saturating_add(1),
+        changed_ms: at_ms,
+        changed_by: by,
+        ..before
+    };
+    if is_version {
+        version_write(tx, changes, &row)?;
+        let oldest = row.version.saturating_sub(FEDERATED_VERSIONS_MAX);
+        if oldest > 0 {
+            keys::clear(tx, changes.space(), &FederatedVersionKey { job: row.id, version: oldest })?;
+        }
+    }
+    row_write(tx, changes, &row)?;
+    Ok(FederatedSubmitted { row, changed: true })
+}
+
+/// Whether cells would run something else: the count and the division are no part of a version.
+fn cell_differs(before: &FederatedJob, after: &FederatedJob) -> bool {
+    let of = |spec: &FederatedJob| {
+        let mut job = spec.job.clone();
+        job.count = 0;
+        (job, spec.federation.overrides.clone())
+    };
+    of(before) != of(after)
+}
+
+/// Changes how many tasks a federated job has.
+///
+/// # Errors
+/// There is no such job, it is being stopped, or it cannot have so many.
+pub async fn federated_scale(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    user: &Name,
+    name: &Name,
+    count: u32,
+) -> StoreResult<FederatedJobRow> {
+    let before = federated_get(tx, changes.space(), user, name).await?;
+    let mut spec = before.spec.clone();
+    spec.job.count = count;
+    let expected = FederatedExpected { revision: before.revision };
+    match before.state {
+        FederatedState::Active => {}
+        FederatedState::Stopping => return Err(stopping(&before)),
+        FederatedState::Stopped => {
+            let reason = format!(
+                "federated job {user}/{name} is stopped; to run it again: borough federation job run"
+            );
+            return Err(StoreError::refused(reason));
+        }
+    }
+    Ok(federated_submit(tx, changes, before.id, &spec, expected).await?.row)
+}
+
+/// Has each cell of a federated job told to stop it. Once more changes nothing.
+///
+/// # Errors
+/// There is no such job.
+pub async fn federated_stop(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    user: &Name,
+    name: &Name,
+) -> StoreResult<FederatedJobRow> {
+    let before = federated_get(tx, changes.space(), user, name).await?;
+    if before.state != FederatedState::Active {
+        return Ok(before);
+    }
+    let row = changed(changes, before, FederatedState::Stopping);
+    row_write(tx, changes, &row)?;
+    Ok(row)
+}
+
+/// Records that no cell has the job of this id any more. `None` if the name has another job by now, or none.
+pub async fn federated_stopped(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: &FederatedJobRow,
+) -> StoreResult<Option<FederatedJobRow>> {
+    let key = FederatedJobKey { user: row.user().clone(), name: row.name().clone() };
+    let known = keys::read(tx, changes.space(), &key).await?;
+    let Some(known) = known.filter(|known| known.id == row.id && known.state == FederatedState::Stopping)
+    else {
+        return Ok(None);
+    };
+    let row = changed(changes, known, FederatedState::Stopped);
+    row_write(tx, changes, &row)?;
+    Ok(Some(row))
+}
+
+/// Forgets a federated job. Cells are not told: their parts go on as jobs of their own.
+///
+/// # Errors
+/// There is no such job.
+pub async fn federated_forget(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    user: &Name,
+    name: &Name,
+) -> StoreResult<FederatedJobRow> {
+    let row = federated_get(tx, changes.space(), user, name).await?;
+    removed(tx, changes, &row)?;
+    Ok(row)
+}
+
+/// A federated job by its name.
+///
+/// # Errors
+/// There is none.
+pub async fn federated_get(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    name: &Name,
+) -> StoreResult<FederatedJobRow> {
+    let key = FederatedJobKey { user: user.clone(), name: name.clone() };
+    let row = keys::read(tx, space, &key).await?;
+    row.ok_or_else(|| StoreError::not_found(format!("federated job {user}/{name}")))
+}
+
+/// The versions of a federated job that are kept, the newest first. Reads without conflicts.
+pub async fn federated_versions(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: FederatedJobId,
+) -> StoreResult<Vec<(u64, FederatedVersion)>> {
+    let options = RangeOptions { reverse: true, ..RangeOptions::snapshot() };
+    let rows = keys::range::<FederatedVersionKey>(tx, space, &Prefix::of(&job), options).await?;
+    Ok(rows.into_iter().map(|(key, version)| (key.version, version)).collect())
+}
+
+/// One version of a federated job, if it is kept. Reads without conflicts.
+pub async fn federated_version(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: FederatedJobId,
+    version: u64,
+) -> StoreResult<Option<FederatedVersion>> {
+    keys::read_snapshot(tx, space, &FederatedVersionKey { job, version }).await
+}
+
+fn stopping(row: &FederatedJobRow) -> StoreError {
+    let (user, name) = (row.user(), row.name());
+    let reason = format!(
+        "federated job {user}/{name} is being stopped; look again: borough federation job status {name}"
+    );
+    StoreError::refused_with(RefusalRemedy::ReadAgain, reason)
+}
+
+fn changed(changes: &ChangeSet, before: FederatedJobRow, state: FederatedState) -> FederatedJobRow {
+    FederatedJobRow {
+        state,
+        revision: before.revision.saturating_add(1),
+        changed_ms: changes.at_ms(),
+        changed_by: changes.actor().to_owned(),
+        ..before
+    }
+}
+
+fn row_write(tx: &Transaction, changes: &mut ChangeSet, row: &FederatedJobRow) -> StoreResult<()> {
+    let key = FederatedJobKey { user: row.user().clone(), name: row.name().clone() };
+    keys::write(tx, changes.space(), &key, row)?;
+    changes.push(Delta::FederatedJob { row: Box::new(row.clone()) });
+    Ok(())
+}
+
+fn version_write(tx: &Transaction, changes: &ChangeSet, row: &FederatedJobRow) -> StoreResult<()> {
+    let key = FederatedVersionKey { job: row.id, version: row.version };
+    let version =
+        FederatedVersion { spec: row.spec.clone(), at_ms: row.changed_ms, by: row.changed_by.clone() };
+    keys::write(tx, changes.space(), &key, &version)
+}
+
+/// Removes a job with all that is kept of it.
+fn removed(tx: &Transaction, changes: &mut ChangeSet, row: &FederatedJobRow) -> StoreResult<()> {
+    let (space, job) = (changes.space().clone(), row.id);
+    let (user, name) = (row.user().clone(), row.name().clone());
+    keys::clear(tx, &space, &FederatedJobKey { user: user.clone(), name: name.clone() })?;
+    keys::clear(tx, &space, &FederatedStatusKey { job })?;
+    keys::clear_prefix::<FederatedVersionKey>(tx, &space, &Prefix::of(&job))?;
+    keys::clear_prefix::<FederatedPartKey>(tx, &space, &Prefix::of(&job))?;
+    changes.push(Delta::FederatedJobRemoved { id: job, user, name });
+    Ok(())
+}

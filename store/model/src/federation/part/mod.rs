@@ -1,0 +1,284 @@
+//! The part of a federated job that one cell has: what was promised to the cell, what has arrived, and what was seen.
+//!
+//! A promise is recorded before the cell hears of it. Telling the cell again has no further effect, so whoever leads
+//! next finishes what a crash left. The functions here decide; the federation process calls the cells.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+
+use super::row::{FederatedJobRow, FederatedState};
+use super::split::Split;
+use crate::id::{FederatedJobId, Name};
+
+/// What the federation has promised to a cell of a job, and what it knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct FederatedPart {
+    #[n(0)]
+    pub cell: Name,
+    /// Tasks that are promised to it.
+    #[n(1)]
+    pub count: u32,
+    /// Tasks that it keeps once those that replace the others are healthy elsewhere: at most `count`.
+    #[n(2)]
+    pub target: u32,
+    /// The version of the job that it is told.
+    #[n(3)]
+    pub version: u64,
+    /// Counts the promises.
+    #[n(4)]
+    pub promise: u64,
+    /// The last promise that the cell has taken.
+    #[n(5)]
+    pub arrived: u64,
+    /// When the last promise was made. Time of the federation's home, milliseconds since 1970.
+    #[n(6)]
+    pub promised_ms: i64,
+    /// What the cell has admitted for it.
+    #[n(7)]
+    pub admitted: Option<AdmittedJob>,
+    #[n(8)]
+    pub seen: Option<PartSeen>,
+    #[n(9)]
+    pub problem: Option<PartProblem>,
+    /// Since when its tasks are promised to other cells, because it was silent for too long.
+    #[n(10)]
+    pub failed_over_ms: Option<i64>,
+}
+
+/// A job of a cell, as the cell admitted it for the federation.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct AdmittedJob {
+    /// Its id in the cell.
+    #[n(0)]
+    pub id: String,
+    /// The revision after the last change of its spec, its count or its priority. Another one: somebody else has
+    /// changed it since.
+    #[n(1)]
+    pub changed_revision: u64,
+}
+
+/// What a cell has reported of its part.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct PartSeen {
+    /// Time of the federation's home, milliseconds since 1970.
+    #[n(0)]
+    pub at_ms: i64,
+    #[n(1)]
+    pub running: u32,
+    #[n(2)]
+    pub healthy: u32,
+    #[n(3)]
+    pub pending: u32,
+    /// Ended for good with exit code 0.
+    #[n(4)]
+    pub succeeded: u32,
+    /// Ended for good in any other way.
+    #[n(5)]
+    pub failed: u32,
+    #[n(6)]
+    pub rollout: PartRollout,
+}
+
+/// How far a cell is with the version that it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum PartRollout {
+    /// Every task has it.
+    #[default]
+    #[n(0)]
+    Done,
+    #[n(1)]
+    Rolling,
+    /// Its own rollout has stopped, or has taken the version back.
+    #[n(2)]
+    Failed,
+}
+
+/// What keeps a cell from taking a promise.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PartProblem {
+    /// Time of the federation's home, milliseconds since 1970.
+    #[n(0)]
+    pub since_ms: i64,
+    #[n(1)]
+    pub message: String,
+}
+
+impl FederatedPart {
+    /// A cell to which nothing is promised yet.
+    pub fn new(cell: Name) -> Self {
+        Self {
+            cell,
+            count: 0,
+            target: 0,
+            version: 0,
+            promise: 0,
+            arrived: 0,
+            promised_ms: 0,
+            admitted: None,
+            seen: None,
+            problem: None,
+            failed_over_ms: None,
+        }
+    }
+
+    /// Promises other numbers or another version. The same again is no promise.
+    pub fn promise(&mut self, count: u32, target: u32, version: u64, now_ms: i64) {
+        let is_new = (count, version) != (self.count, self.version);
+        (self.count, self.target, self.version) = (count, target.min(count), version);
+        if is_new {
+            self.promise = self.promise.saturating_add(1);
+            self.promised_ms = now_ms;
+        }
+    }
+
+    /// Whether the cell has taken the last promise.
+    pub fn is_arrived(&self) -> bool {
+        self.arrived == self.promise
+    }
+
+    /// Healthy tasks of the last report, at most as many as were promised.
+    pub fn healthy(&self) -> u32 {
+        self.seen.as_ref().map_or(0, |seen| seen.healthy.saturating_add(seen.succeeded)).min(self.count)
+    }
+
+    /// Whether nothing is left to do or to remember.
+    pub fn is_over(&self) -> bool {
+        self.count == 0 && self.is_arrived() && self.failed_over_ms.is_none()
+    }
+}
+
+/// What a cell has under the name of a federated job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundJob {
+    pub job: AdmittedJob,
+    /// The revision that a change is made for.
+    pub revision: u64,
+    /// The federated job that it is a part of, by its label; absent: it is a job of the cell alone.
+    pub owner: Option<FederatedJobId>,
+    pub count: u32,
+}
+
+/// What to tell a cell of its part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartStep {
+    /// It has what it should have.
+    Rest,
+    /// Submit the job, in place of this one; absent: the cell must have none.
+    Submit { expected: Option<FoundJob> },
+    /// Stop the job of this id.
+    Stop { id: String },
+    /// The name belongs to a job of the cell's own. Its owner decides.
+    Taken { id: String },
+}
+
+/// What to tell a cell that has `found` under the name of the job. A job without this job's label is never touched.
+pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&FoundJob>) -> PartStep {
+    let is_wanted = part.count > 0;
+    let Some(found) = found else {
+        return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
+    };
+    if found.owner != Some(job) {
+        return if is_wanted { PartStep::Taken { id: found.job.id.clone() } } else { PartStep::Rest };
+    }
+    if !is_wanted {
+        return PartStep::Stop { id: found.job.id.clone() };
+    }
+    // Somebody has changed it in the cell: what the federation has promised holds.
+    let is_same = part.admitted.as_ref() == Some(&found.job) && found.count == part.count;
+    if part.is_arrived() && is_same {
+        return PartStep::Rest;
+    }
+    PartStep::Submit { expected: Some(found.clone()) }
+}
+
+/// The parts that a split changes. A cell that loses tasks keeps them for now: [`parts_lowered`] says when they go.
+/// One that was failed over is left as it is, and one that is new to the job begins with `version`.
+pub fn parts_promised(
+    job: &FederatedJobRow,
+    parts: &BTreeMap<Name, FederatedPart>,
+    split: &Split,
+    now_ms: i64,
+) -> Vec<FederatedPart> {
+    let is_stopped = job.state != FederatedState::Active;
+    let new = split.counts.keys().filter(|cell| !parts.contains_key(*cell));
+    let new: Vec<FederatedPart> = new.map(|cell| FederatedPart::new(cell.clone())).collect();
+    let mut changed = Vec::new();
+    for before in parts.values().chain(&new) {
+        let mut part = before.clone();
+        let gets = split.counts.get(&part.cell).copied().unwrap_or(0);
+        if is_stopped {
+            part.failed_over_ms = None;
+            part.promise(0, 0, part.version, now_ms);
+        } else if part.failed_over_ms.is_some() {
+            part.target = 0;
+        } else {
+            let version = if part.count == 0 { job.version } else { part.version };
+            part.promise(part.count.max(gets), gets, version, now_ms);
+        }
+        if part != *before {
+            changed.push(part);
+        }
+    }
+    changed
+}
+
+/// The parts that may give up tasks now, as they are afterwards. Those that replace healthy tasks are healthy first. A
+/// task that is not healthy is no loss. Nothing is given up by a cell that was failed over and is still silent.
+pub fn parts_lowered(
+    parts: &BTreeMap<Name, FederatedPart>,
+    is_heard: impl Fn(&Name) -> bool,
+    now_ms: i64,
+) -> Vec<FederatedPart> {
+    let sum =
+        |of: &dyn Fn(&FederatedPart) -> u32| parts.values().map(|part| u64::from(of(part))).sum::<u64>();
+    let wanted = sum(&|part| part.target);
+    let mut healthy = sum(&|part| if is_heard(&part.cell) { part.healthy() } else { 0 });
+    let mut lowered = Vec::new();
+    for part in parts.values().filter(|part| part.target < part.count) {
+        if part.failed_over_ms.is_some() && !is_heard(&part.cell) {
+            continue;
+        }
+        let healthy_here = if is_heard(&part.cell) { part.healthy() } else { 0 };
+        let lost = u64::from(healthy_here.saturating_sub(part.target));
+        if lost > 0 && healthy.saturating_sub(lost) < wanted {
+            continue;
+        }
+        healthy = healthy.saturating_sub(lost);
+        let mut after = part.clone();
+        after.promise(part.target, part.target, part.version, now_ms);
+        if after.failed_over_ms.is_some() && after.count == 0 {
+            after.failed_over_ms = None;
+        }
+        lowered.push(after);
+    }
+    lowered
+}
+
+/// The part that is told the newest version next: one cell after the other, each once the one before has rolled it out.
+/// A cell that is silent is passed over, and gets the version that is current when it is back. A rollout that has
+/// failed in a cell stops here.
+pub fn part_versioned(
+    job: &FederatedJobRow,
+    parts: &BTreeMap<Name, FederatedPart>,
+    is_heard: impl Fn(&Name) -> bool,
+    now_ms: i64,
+) -> Option<FederatedPart> {
+    let heard = || parts.values().filter(|part| part.count > 0 && is_heard(&part.cell));
+    let is_through = |part: &FederatedPart| {
+        let is_rolled = part.seen.as_ref().is_some_and(|seen| {
+            seen.rollout == PartRollout::Done && seen.at_ms >= part.promised_ms && seen.healthy >= part.target
+        });
+        part.version < job.version || (part.is_arrived() && is_rolled)
+    };
+    if !heard().all(is_through) {
+        return None;
+    }
+    let mut next = heard().find(|part| part.version < job.version)?.clone();
+    next.promise(next.count, next.target, job.version, now_ms);
+    Some(next)
+}
+
+#[cfg(test)]
+mod tests;

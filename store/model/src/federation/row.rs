@@ -1,0 +1,114 @@
+//! The rows of federated jobs, in the store of the federation's home.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::job::FederatedJob;
+use crate::id::{FederatedJobId, Name};
+
+/// Versions of a federated job that are kept, the newest ones.
+pub const FEDERATED_VERSIONS_MAX: u64 = 20;
+
+/// The label of a cell's job that names the home of its federation.
+pub const FEDERATION_LABEL: &str = "borough.federation";
+/// The label of a cell's job that names the federated job that it is a part of, by its id.
+pub const FEDERATED_JOB_LABEL: &str = "borough.federated-job";
+
+/// How far a federated job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+pub enum FederatedState {
+    /// Its tasks are divided among cells.
+    #[n(0)]
+    Active,
+    /// Each of its cells is told to stop it.
+    #[n(1)]
+    Stopping,
+    /// No cell has it any more. The row stays until the name is used again, or the job is forgotten.
+    #[n(2)]
+    Stopped,
+}
+
+/// The row of a federated job: what its owner wants.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
+pub struct FederatedJobRow {
+    /// Of this job only: a later job of the name has another.
+    #[n(0)]
+    pub id: FederatedJobId,
+    #[n(1)]
+    pub spec: FederatedJob,
+    /// Counts the changes of what the cells run: everything but the count and the `federation` part. From 1.
+    #[n(2)]
+    pub version: u64,
+    #[n(3)]
+    pub state: FederatedState,
+    /// Counts the changes of this row.
+    #[n(4)]
+    pub revision: u64,
+    /// Time of the federation's home, milliseconds since 1970.
+    #[n(5)]
+    pub submitted_ms: i64,
+    /// Time of the federation's home, milliseconds since 1970.
+    #[n(6)]
+    pub changed_ms: i64,
+    /// Who made the last change: `user/<name>`.
+    #[n(7)]
+    pub changed_by: String,
+}
+
+impl FederatedJobRow {
+    /// The user that owns it.
+    pub fn user(&self) -> &Name {
+        &self.spec.job.user
+    }
+
+    /// Its name, and that of its part in each cell.
+    pub fn name(&self) -> &Name {
+        &self.spec.job.name
+    }
+}
+
+/// One version of a federated job.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct FederatedVersion {
+    #[n(0)]
+    pub spec: FederatedJob,
+    /// Time of the federation's home, milliseconds since 1970.
+    #[n(1)]
+    pub at_ms: i64,
+    /// Who made it: `user/<name>`.
+    #[n(2)]
+    pub by: String,
+}
+
+/// How the tasks of a federated job were last divided, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub struct FederatedStatus {
+    /// The revision of the job that was divided; 0: none yet.
+    #[n(0)]
+    pub divided: u64,
+    /// Of the members as they were then. Another one is a reason to divide again.
+    #[n(1)]
+    pub members_mark: u64,
+    /// Time of the federation's home, milliseconds since 1970.
+    #[n(2)]
+    pub at_ms: i64,
+    /// Tasks without a cell.
+    #[n(3)]
+    pub unplaced: u32,
+    /// The rule of spread that the cells cannot meet, in words.
+    #[n(4)]
+    pub shortfall: Option<String>,
+    /// Why each cell has what it has, and no more.
+    #[n(5)]
+    pub reasons: Vec<CellsReason>,
+}
+
+/// Cells for which the same words hold.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct CellsReason {
+    #[n(0)]
+    pub words: String,
+    #[n(1)]
+    pub cells: Vec<Name>,
+}
