@@ -35,8 +35,20 @@ const GATHERED: [(&str, [&str; 2], &str, &str); 1] =
 
 fn main() -> Result<(), Box<dyn Error>> {
     let names = [
-        "access", "agent", "audit", "cell", "common", "job", "member", "merged", "name", "node", "quota",
-        "task", "watch",
+        "access",
+        "agent",
+        "audit",
+        "cell",
+        "common",
+        "federated",
+        "job",
+        "member",
+        "merged",
+        "name",
+        "node",
+        "quota",
+        "task",
+        "watch",
     ];
     let files: Vec<String> = names.iter().map(|name| format!("borough/v1/{name}.proto")).collect();
     println!("cargo:rerun-if-changed=borough");

@@ -12,6 +12,7 @@ mod call;
 pub mod cell;
 mod connection;
 pub mod fault;
+pub mod federated;
 pub mod health;
 pub mod http;
 pub mod job;

@@ -181,6 +181,17 @@ methods! {
     "MemberService/ChangeMember" = ChangeMemberRequest: ADMINISTER, cell, nobody, member;
     "MemberService/RemoveMember" = RemoveMemberRequest: ADMINISTER, cell, nobody, member;
 
+    "FederatedService/RunFederatedJob" = RunFederatedJobRequest: CHANGE, cell, |request| &request.user, federated_job;
+    "FederatedService/ListFederatedJobs" = ListFederatedJobsRequest: SEE, cell, |request| &request.user;
+    "FederatedService/GetFederatedJob" = GetFederatedJobRequest: SEE, cell, |request| &request.user, federated_job;
+    "FederatedService/ScaleFederatedJob" = ScaleFederatedJobRequest: CHANGE, cell, |request| &request.user,
+        federated_job;
+    "FederatedService/StopFederatedJob" = StopFederatedJobRequest: CHANGE, cell, |request| &request.user, federated_job;
+    "FederatedService/ForgetFederatedJob" = ForgetFederatedJobRequest: CHANGE, cell, |request| &request.user,
+        federated_job;
+    "FederatedService/GetFederatedJobHistory" = GetFederatedJobHistoryRequest: SEE, cell, |request| &request.user,
+        federated_job;
+
     "QuotaService/ListQuotas" = ListQuotasRequest: SEE, cell, |request| &request.user;
     "QuotaService/GetQuota" = GetQuotaRequest: SEE, cell, |request| &request.user;
     "QuotaService/SetQuota" = SetQuotaRequest: ADMINISTER, cell, nobody, quota;

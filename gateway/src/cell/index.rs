@@ -228,7 +228,10 @@ pub(crate) fn names_of(state: &MirrorState, entry: &JournalEntry) -> EntryNames 
             Delta::EndpointWithdrawn { user, job, .. } => names.job(user, job),
             Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { .. } => names.nameless = true,
             Delta::MergedService { row } => names.user(&row.user),
-            Delta::MergedServiceRemoved { user, .. } => names.user(user),
+            Delta::MergedServiceRemoved { user, .. } | Delta::FederatedJobRemoved { user, .. } => {
+                names.user(user)
+            }
+            Delta::FederatedJob { row } => names.user(row.user()),
             Delta::NodeAlloc { .. }
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }

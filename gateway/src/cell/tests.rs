@@ -55,6 +55,7 @@ pub(crate) fn submission(request: u128, spec: &JobSpec) -> v1::SubmitJobRequest 
         spec: Some(job_spec_to_message(spec)),
         expected_revision: 0,
         expected_job: String::new(),
+        expected_absent: false,
     }
 }
 

@@ -187,6 +187,7 @@ impl JobService for JobServer {
         let is_new = acceptable
             && request.expected_revision == 0
             && request.expected_job.is_empty()
+            && !request.expected_absent
             && cell.state(|state| submission_is_new(state, &submission.spec))?;
         let together =
             if is_new { self.submit_together(cell, &submission, caller.user, bytes).await? } else { None };
@@ -448,7 +449,7 @@ async fn expected_check(
     request: &v1::SubmitJobRequest,
 ) -> StoreResult<()> {
     let v1::SubmitJobRequest { expected_revision: expected, expected_job, .. } = request;
-    if *expected == 0 && expected_job.is_empty() {
+    if *expected == 0 && expected_job.is_empty() && !request.expected_absent {
         return Ok(());
     }
     let live = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
@@ -456,6 +457,12 @@ async fn expected_check(
         Ok(_) | Err(StoreError::NotFound { .. }) => None,
         Err(error) => return Err(error),
     };
+    if let Some(row) = live.as_ref().filter(|_| request.expected_absent) {
+        let (user, name, id) = (&spec.user, &spec.name, row.id);
+        let reason =
+            format!("job {user}/{name} is there already, as {id}; the submission was made for a new job");
+        return Err(StoreError::refused_with(RefusalRemedy::ReadAgain, reason));
+    }
     let id = live.as_ref().map(|row| row.id.to_string()).unwrap_or_default();
     if !expected_job.is_empty() && *expected_job != id {
         return Err(expected_gone(tx, changes, spec, expected_job).await?);

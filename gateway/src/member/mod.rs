@@ -90,6 +90,7 @@ impl MemberService for MemberServer {
             labels: request.labels.clone(),
             labels_removed: request.labels_removed.clone(),
             cordoned: request.cordoned,
+            draining: request.draining,
         };
         let (keyed, change) = (KeyedRequest::new(&caller, "member_change", &request), &change);
         let changed = keyed_run(cell, &keyed, |tx, mut changes| async move {
@@ -152,6 +153,7 @@ fn message_of(row: &MemberRow, seen: Option<&MemberSeen>, now_ms: i64) -> v1::Me
         gateways: row.gateways.clone(),
         labels: row.labels.clone(),
         cordoned: row.cordoned,
+        draining: row.draining,
         revision: row.revision,
         joined_ms: row.joined_ms,
         changed_ms: row.changed_ms,
@@ -201,6 +203,7 @@ mod tests {
             joined_ms: 1_000,
             changed_ms: 2_000,
             changed_by: "user/ann".to_owned(),
+            draining: false,
         };
         let fresh = message_of(&row, None, 3_000);
         assert_eq!((fresh.health(), fresh.report.is_none()), (v1::MemberHealth::NotLooked, true));

@@ -120,7 +120,7 @@ mod tests {
         }
         let expected = "ListCells list\nPlanJob list\nListJobs list\nListTasks list\nExplainTask list\nReadLogs stream\n\
                         Exec stream\nListNodes list\nListEndpoints list\nWatchEndpoints stream\n\
-                        ListMergedServices list\nListMembers list\nListQuotas list\n\
+                        ListMergedServices list\nListMembers list\nListFederatedJobs list\nListQuotas list\n\
                         ListGrants list\nListHolders list\nListAudit list\nListAuditChunks list\nWatch stream\nListEvents list\n";
         assert_eq!(classes, expected, "a new method: is it a change?");
     }

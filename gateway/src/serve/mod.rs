@@ -16,6 +16,7 @@ use borough_proto::v1::access_service_server::AccessServiceServer;
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::audit_service_server::AuditServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
+use borough_proto::v1::federated_service_server::FederatedServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
 use borough_proto::v1::member_service_server::MemberServiceServer;
 use borough_proto::v1::merge_service_server::MergeServiceServer;
@@ -47,6 +48,7 @@ use crate::audit::{AuditLayer, AuditServer};
 use crate::auth::{AuthLayer, Credentials};
 use crate::cell::{CellConnection, CellContext, CellServer, Cells, audit_flush};
 use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
+use crate::federated::FederatedServer;
 use crate::health::{HealthSource, ProcessHealth};
 use crate::http::HttpServer;
 use crate::job::JobServer;
@@ -373,6 +375,7 @@ impl Servers {
             .add_service(bounded!(NameServiceServer::new(NameServer::new(cells()))))
             .add_service(bounded!(MergeServiceServer::new(MergeServer::new(cells()))))
             .add_service(bounded!(MemberServiceServer::new(MemberServer::new(cells()))))
+            .add_service(bounded!(FederatedServiceServer::new(FederatedServer::new(cells()))))
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(AuditServiceServer::new(AuditServer::new(cells()))))

@@ -114,7 +114,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Refuses fields, each with the line that says why.
-fn status_from_lines(fields: &[(&str, String)]) -> Status {
+pub(crate) fn status_from_lines(fields: &[(&str, String)]) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
     let mut lines = Vec::with_capacity(fields.len());

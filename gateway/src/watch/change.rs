@@ -173,7 +173,10 @@ impl WatchScope {
             | Delta::TaskRemoved { .. }
             | Delta::Gang { .. } => false,
             Delta::MergedService { row } => self.merged_wanted(&row.user),
-            Delta::MergedServiceRemoved { user, .. } => self.merged_wanted(user),
+            Delta::MergedServiceRemoved { user, .. } | Delta::FederatedJobRemoved { user, .. } => {
+                self.merged_wanted(user)
+            }
+            Delta::FederatedJob { row } => self.merged_wanted(row.user()),
             // Who asks for some objects or kinds does not mean the cell.
             Delta::CellSettings { .. } | Delta::Member { .. } | Delta::MemberRemoved { .. } => self.is_all(),
         }

@@ -1,5 +1,6 @@
 //! Entries of the journal as sentences.
 
+use borough_model::federation::{FederatedJobRow, FederatedState};
 use borough_model::job::{JobOutcome, JobState, Rollout, RolloutState};
 use borough_model::journal::ValueChange;
 use borough_model::member::MemberRow;
@@ -72,6 +73,12 @@ pub(super) fn sentence(
         }
         Delta::Member { row } => (format!("member {}", row.cell), member_text(row)),
         Delta::MemberRemoved { cell, .. } => (format!("member {cell}"), "left the federation".to_owned()),
+        Delta::FederatedJob { row } => {
+            (format!("federated job {}/{}", row.user(), row.name()), federated_text(row))
+        }
+        Delta::FederatedJobRemoved { user, name, .. } => {
+            (format!("federated job {user}/{name}"), "forgotten by the federation".to_owned())
+        }
         Delta::CellSettings { revision } => {
             ("cell settings".to_owned(), format!("changed to revision {revision}"))
         }
@@ -89,10 +96,28 @@ fn merged_text(row: &MergedServiceRow) -> String {
     format!("of jobs with {}{}", selector.join(","), shares.collect::<String>())
 }
 
+/// What the owner of a federated job wants.
+fn federated_text(row: &FederatedJobRow) -> String {
+    let count = row.spec.job.count;
+    let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
+    match row.state {
+        FederatedState::Active if row.revision <= 1 => format!("submitted: {tasks}"),
+        FederatedState::Active => format!("changed: {tasks}, version {}", row.version),
+        FederatedState::Stopping => "each of its cells is told to stop it".to_owned(),
+        FederatedState::Stopped => "stopped in each cell".to_owned(),
+    }
+}
+
 /// Where a member cell is reached, and whether it gets new work.
 fn member_text(row: &MemberRow) -> String {
     let labels = row.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
-    let cordoned = if row.cordoned { ", cordoned" } else { "" };
+    let cordoned = if row.draining {
+        ", draining"
+    } else if row.cordoned {
+        ", cordoned"
+    } else {
+        ""
+    };
     let verb = if row.revision <= 1 { "joined" } else { "changed" };
     format!(
         "{verb}: at {}{cordoned}{}{labels}",

@@ -3540,9 +3540,12 @@ type SubmitJobRequest struct {
 	// refuses the request with FAILED_PRECONDITION. 0: it is not checked.
 	ExpectedRevision uint64 `protobuf:"varint,4,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
 	// The id of the job with that revision. A later job of the name is then refused too; empty: any job of the name.
-	ExpectedJob   string `protobuf:"bytes,5,opt,name=expected_job,json=expectedJob,proto3" json:"expected_job,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ExpectedJob string `protobuf:"bytes,5,opt,name=expected_job,json=expectedJob,proto3" json:"expected_job,omitempty"`
+	// Whether the name must have no job that has not ended. Otherwise the gateway refuses the request with
+	// FAILED_PRECONDITION.
+	ExpectedAbsent bool `protobuf:"varint,6,opt,name=expected_absent,json=expectedAbsent,proto3" json:"expected_absent,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SubmitJobRequest) Reset() {
@@ -3608,6 +3611,13 @@ func (x *SubmitJobRequest) GetExpectedJob() string {
 		return x.ExpectedJob
 	}
 	return ""
+}
+
+func (x *SubmitJobRequest) GetExpectedAbsent() bool {
+	if x != nil {
+		return x.ExpectedAbsent
+	}
+	return false
 }
 
 type SubmitJobResponse struct {
@@ -5588,13 +5598,14 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\x04lost\x18\t \x01(\rR\x04lost\x12\x1c\n" +
 	"\tsucceeded\x18\n" +
 	" \x01(\rR\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\v \x01(\rR\x06failed\"\xd5\x01\n" +
+	"\x06failed\x18\v \x01(\rR\x06failed\"\xfe\x01\n" +
 	"\x10SubmitJobRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12'\n" +
 	"\x04spec\x18\x03 \x01(\v2\x13.borough.v1.JobSpecR\x04spec\x12+\n" +
 	"\x11expected_revision\x18\x04 \x01(\x04R\x10expectedRevision\x12!\n" +
-	"\fexpected_job\x18\x05 \x01(\tR\vexpectedJob\"\xc5\x01\n" +
+	"\fexpected_job\x18\x05 \x01(\tR\vexpectedJob\x12'\n" +
+	"\x0fexpected_absent\x18\x06 \x01(\bR\x0eexpectedAbsent\"\xc5\x01\n" +
 	"\x11SubmitJobResponse\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.borough.v1.JobR\x03job\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\x12+\n" +

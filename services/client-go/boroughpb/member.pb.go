@@ -224,7 +224,9 @@ type Member struct {
 	// What the cell has last reported; absent: it never has.
 	Report *MemberReport `protobuf:"bytes,12,opt,name=report,proto3" json:"report,omitempty"`
 	// How old the report is, milliseconds; 0 without one.
-	ReportAgeMs   uint64 `protobuf:"varint,13,opt,name=report_age_ms,json=reportAgeMs,proto3" json:"report_age_ms,omitempty"`
+	ReportAgeMs uint64 `protobuf:"varint,13,opt,name=report_age_ms,json=reportAgeMs,proto3" json:"report_age_ms,omitempty"`
+	// Its federated tasks go to other cells, as far as those have room. It gets no new ones.
+	Draining      bool `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -348,6 +350,13 @@ func (x *Member) GetReportAgeMs() uint64 {
 		return x.ReportAgeMs
 	}
 	return 0
+}
+
+func (x *Member) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 type ListMembersRequest struct {
@@ -696,8 +705,10 @@ type ChangeMemberRequest struct {
 	Cordoned *bool `protobuf:"varint,7,opt,name=cordoned,proto3,oneof" json:"cordoned,omitempty"`
 	// If not 0 and not the current revision, the gateway refuses the request with FAILED_PRECONDITION.
 	ExpectedRevision uint64 `protobuf:"varint,8,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Absent: as it is.
+	Draining      *bool `protobuf:"varint,9,opt,name=draining,proto3,oneof" json:"draining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeMemberRequest) Reset() {
@@ -784,6 +795,13 @@ func (x *ChangeMemberRequest) GetExpectedRevision() uint64 {
 		return x.ExpectedRevision
 	}
 	return 0
+}
+
+func (x *ChangeMemberRequest) GetDraining() bool {
+	if x != nil && x.Draining != nil {
+		return *x.Draining
+	}
+	return false
 }
 
 type ChangeMemberResponse struct {
@@ -951,7 +969,7 @@ const file_borough_v1_member_proto_rawDesc = "" +
 	"\x04used\x18\x05 \x01(\v2\x15.borough.v1.ResourcesR\x04used\x12\x12\n" +
 	"\x04jobs\x18\x06 \x01(\rR\x04jobs\x12\x18\n" +
 	"\arunning\x18\a \x01(\rR\arunning\x12\x18\n" +
-	"\apending\x18\b \x01(\rR\apending\"\x88\x04\n" +
+	"\apending\x18\b \x01(\rR\apending\"\xa4\x04\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x1a\n" +
 	"\bgateways\x18\x02 \x03(\tR\bgateways\x126\n" +
@@ -968,7 +986,8 @@ const file_borough_v1_member_proto_rawDesc = "" +
 	" \x01(\x03R\rhealthSinceMs\x12\x18\n" +
 	"\aproblem\x18\v \x01(\tR\aproblem\x120\n" +
 	"\x06report\x18\f \x01(\v2\x18.borough.v1.MemberReportR\x06report\x12\"\n" +
-	"\rreport_age_ms\x18\r \x01(\x04R\vreportAgeMs\x1a9\n" +
+	"\rreport_age_ms\x18\r \x01(\x04R\vreportAgeMs\x12\x1a\n" +
+	"\bdraining\x18\x0e \x01(\bR\bdraining\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x01\n" +
@@ -994,7 +1013,7 @@ const file_borough_v1_member_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"@\n" +
 	"\x12JoinMemberResponse\x12*\n" +
-	"\x06member\x18\x01 \x01(\v2\x12.borough.v1.MemberR\x06member\"\x95\x03\n" +
+	"\x06member\x18\x01 \x01(\v2\x12.borough.v1.MemberR\x06member\"\xc3\x03\n" +
 	"\x13ChangeMemberRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x16\n" +
@@ -1003,11 +1022,13 @@ const file_borough_v1_member_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2+.borough.v1.ChangeMemberRequest.LabelsEntryR\x06labels\x12%\n" +
 	"\x0elabels_removed\x18\x06 \x03(\tR\rlabelsRemoved\x12\x1f\n" +
 	"\bcordoned\x18\a \x01(\bH\x00R\bcordoned\x88\x01\x01\x12+\n" +
-	"\x11expected_revision\x18\b \x01(\x04R\x10expectedRevision\x1a9\n" +
+	"\x11expected_revision\x18\b \x01(\x04R\x10expectedRevision\x12\x1f\n" +
+	"\bdraining\x18\t \x01(\bH\x01R\bdraining\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_cordoned\"B\n" +
+	"\t_cordonedB\v\n" +
+	"\t_draining\"B\n" +
 	"\x14ChangeMemberResponse\x12*\n" +
 	"\x06member\x18\x01 \x01(\v2\x12.borough.v1.MemberR\x06member\"w\n" +
 	"\x13RemoveMemberRequest\x124\n" +

@@ -96,6 +96,23 @@ impl Client {
             spec: Some(spec),
             expected_revision: expected.revision,
             expected_job: expected.id,
+            expected_absent: false,
+        };
+        self.call("SubmitJob", message, rpc!(JobServiceClient.submit_job)).await
+    }
+
+    /// Submits a job whose name no job has. Fails with `FAILED_PRECONDITION` if there is one that has not ended.
+    ///
+    /// # Errors
+    /// As for [`Client::job_submit`].
+    pub async fn job_submit_new(&self, spec: JobSpec) -> Result<SubmitJobResponse, ClientError> {
+        let message = SubmitJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            spec: Some(spec),
+            expected_revision: 0,
+            expected_job: String::new(),
+            expected_absent: true,
         };
         self.call("SubmitJob", message, rpc!(JobServiceClient.submit_job)).await
     }

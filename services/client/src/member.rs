@@ -20,6 +20,8 @@ pub struct MemberChange {
     pub labels: LabelChange,
     /// Whether it gets no new work.
     pub cordoned: Option<bool>,
+    /// Whether its federated tasks go to other cells.
+    pub draining: Option<bool>,
     /// The revision that the change was made for; 0: any.
     pub expected_revision: u64,
 }
@@ -84,6 +86,7 @@ impl Client {
             labels: change.labels.set,
             labels_removed: change.labels.remove,
             cordoned: change.cordoned,
+            draining: change.draining,
             expected_revision: change.expected_revision,
         };
         let answer = self.call("ChangeMember", message, rpc!(MemberServiceClient.change_member)).await?;

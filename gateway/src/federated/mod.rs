@@ -1,0 +1,258 @@
+//! `FederatedService`: owners say what their federated jobs want, and see what has become of it. The gateway calls no
+//! cell: a federation process divides the tasks, and the store of the home has what it promised and saw.
+
+mod message;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use borough_kv::Idempotency;
+use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState};
+use borough_model::{FederatedJobId, Name};
+use borough_proto::convert::FieldRefused;
+use borough_proto::v1;
+use borough_proto::v1::federated_service_server::FederatedService;
+use borough_store::federated::{
+    FederatedExpected, federated_forget, federated_parts_of, federated_scale, federated_status_of,
+    federated_stop, federated_submit, federated_versions,
+};
+use futures::{StreamExt as _, stream};
+use tonic::{Request, Response, Status};
+
+use self::message::{Divided, file_text, job_message, version_message};
+use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run, principal_of};
+use crate::page::{PagedList, page_cut};
+use crate::status::{
+    name_read, names_read, status_from_field, status_from_lines, status_from_store, status_not_found,
+};
+
+/// Jobs of a page whose parts are read together.
+const READ_TOGETHER: usize = 32;
+
+/// The gRPC service of federated jobs.
+#[derive(Clone)]
+pub struct FederatedServer {
+    cells: Arc<Cells>,
+}
+
+impl FederatedServer {
+    /// Serves `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+}
+
+/// The job of a request: its file names the same user and the same name.
+fn job_read(request: &v1::RunFederatedJobRequest) -> Result<FederatedJob, Status> {
+    let (user, name) = names_read(&request.user, &request.name)?;
+    let file: serde_json::Value = serde_json::from_str(&request.job_file).map_err(|error| {
+        let accepted = "a job file as JSON, with its federation part";
+        status_from_field(&FieldRefused::new("job_file", error.to_string(), accepted))
+    })?;
+    let (job, _) = FederatedJob::from_file(&(&file).into(), &user).map_err(|problems| {
+        let lines: Vec<_> = problems.iter().map(|problem| ("job_file", problem.message.clone())).collect();
+        status_from_lines(&lines)
+    })?;
+    for (field, given, wanted) in [("user", &job.job.user, &user), ("name", &job.job.name, &name)] {
+        if given != wanted {
+            let accepted = format!("{wanted}, as {field} of the request says");
+            return Err(status_from_field(&FieldRefused::new(
+                format!("job_file.{field}"),
+                given.as_str(),
+                accepted,
+            )));
+        }
+    }
+    Ok(job)
+}
+
+/// What was last decided and seen of a job.
+async fn divided_read(cell: &CellContext, job: FederatedJobId) -> Result<Divided, Status> {
+    let space = &cell.space;
+    let read = cell.db.run("federated_read", Idempotency::ReadOnly, |tx, _| async move {
+        let parts = federated_parts_of(&tx, space, job).await?;
+        let status = federated_status_of(&tx, space, job).await?.unwrap_or_default();
+        Ok(Divided { parts, status })
+    });
+    read.await.map_err(|error| status_from_store(&error))
+}
+
+async fn message_now(cell: &CellContext, row: &FederatedJobRow) -> Result<v1::FederatedJob, Status> {
+    Ok(job_message(row, &divided_read(cell, row.id).await?))
+}
+
+fn row_found(cell: &CellContext, user: &str, name: &str) -> Result<Arc<FederatedJobRow>, Status> {
+    let key = names_read(user, name)?;
+    let row = cell.state(|state| state.federated_jobs().get(&key).cloned())?;
+    row.ok_or_else(|| status_not_found(&format!("federated job \"{}/{}\"", key.0, key.1)))
+}
+
+#[tonic::async_trait]
+impl FederatedService for FederatedServer {
+    async fn run_federated_job(
+        &self,
+        request: Request<v1::RunFederatedJobRequest>,
+    ) -> Result<Response<v1::RunFederatedJobResponse>, Status> {
+        let principal = principal_of(request.extensions())?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let spec = job_read(&request)?;
+        if !principal.is_free_in(borough_model::job::band(spec.job.priority)) {
+            cell.allow_priority(&principal, &spec.job.user, spec.job.priority)?;
+        }
+        cell.journal.admit().map_err(|full| status_from_store(&full))?;
+        let new = FederatedJobId(cell.id());
+        let expected = FederatedExpected { revision: request.expected_revision };
+        let (keyed, spec) = (KeyedRequest::new(&caller, "federated_submit", &request), &spec);
+        let submitted = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            let submitted = federated_submit(&tx, &mut changes, new, spec, expected).await?;
+            Ok((submitted.changed, changes))
+        });
+        let (changed, _) = cell.settled(submitted.await).await?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let job = Some(message_now(cell, &row).await?);
+        Ok(Response::new(v1::RunFederatedJobResponse { job, changed }))
+    }
+
+    async fn list_federated_jobs(
+        &self,
+        request: Request<v1::ListFederatedJobsRequest>,
+    ) -> Result<Response<v1::ListFederatedJobsResponse>, Status> {
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let user = (!request.user.is_empty()).then(|| name_read("user", &request.user)).transpose()?;
+        let list = PagedList::new(&cell.name, "federated jobs");
+        let page = list.request(request.page.as_ref())?;
+        let after = page.after.as_deref().and_then(key_of);
+        let begin = match (after, &user) {
+            (Some(after), _) => Bound::Excluded(after),
+            (None, Some(user)) => Bound::Included((user.clone(), Name::first())),
+            (None, None) => Bound::Unbounded,
+        };
+        let mut rows: Vec<Arc<FederatedJobRow>> = cell.state(|state| {
+            let rows = state.federated_jobs().range((begin, Bound::Unbounded)).map(|(_, row)| row);
+            let of_user = rows.take_while(|row| user.as_ref().is_none_or(|user| row.user() == user));
+            let wanted = of_user.filter(|row| request.stopped || row.state != FederatedState::Stopped);
+            // One more shows whether another page follows.
+            wanted.take(page.limit.saturating_add(1)).cloned().collect()
+        })?;
+        let has_more = rows.len() > page.limit;
+        rows.truncate(page.limit);
+        let reads = rows.into_iter().map(|row| async move {
+            let divided = divided_read(cell, row.id).await?;
+            Ok((row, divided))
+        });
+        let reads: Vec<Result<_, Status>> = stream::iter(reads).buffered(READ_TOGETHER).collect().await;
+        let (mut jobs, mut last) = (Vec::with_capacity(reads.len()), String::new());
+        for read in reads {
+            let (row, divided) = read?;
+            last = format!("{}/{}", row.user(), row.name());
+            jobs.extend(listed(job_message(&row, &divided), &request.member));
+        }
+        let key = |job: &v1::FederatedJob| format!("{}/{}", job.user, job.name);
+        let next = if has_more { last } else { String::new() };
+        let (jobs, next) = page_cut(jobs, next, key);
+        Ok(Response::new(v1::ListFederatedJobsResponse { jobs, next_page: list.token(&next) }))
+    }
+
+    async fn get_federated_job(
+        &self,
+        request: Request<v1::GetFederatedJobRequest>,
+    ) -> Result<Response<v1::GetFederatedJobResponse>, Status> {
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let (job, job_file) = (Some(message_now(cell, &row).await?), file_text(&row.spec));
+        Ok(Response::new(v1::GetFederatedJobResponse { job, job_file }))
+    }
+
+    async fn scale_federated_job(
+        &self,
+        request: Request<v1::ScaleFederatedJobRequest>,
+    ) -> Result<Response<v1::ScaleFederatedJobResponse>, Status> {
+        let principal = principal_of(request.extensions())?;
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let before = row_found(cell, &request.user, &request.name)?;
+        let spec = &before.spec.job;
+        if request.count > spec.count && !principal.is_free_in(borough_model::job::band(spec.priority)) {
+            cell.allow_priority(&principal, &spec.user, spec.priority)?;
+        }
+        let (user, name, count) = (before.user(), before.name(), request.count);
+        let keyed = KeyedRequest::new(&caller, "federated_scale", &request);
+        let scaled = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            federated_scale(&tx, &mut changes, user, name, count).await?;
+            Ok(((), changes))
+        });
+        cell.settled(scaled.await).await?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let job = Some(message_now(cell, &row).await?);
+        Ok(Response::new(v1::ScaleFederatedJobResponse { job }))
+    }
+
+    async fn stop_federated_job(
+        &self,
+        request: Request<v1::StopFederatedJobRequest>,
+    ) -> Result<Response<v1::StopFederatedJobResponse>, Status> {
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let (user, name) = &names_read(&request.user, &request.name)?;
+        let keyed = KeyedRequest::new(&caller, "federated_stop", &request);
+        let stopped = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            federated_stop(&tx, &mut changes, user, name).await?;
+            Ok(((), changes))
+        });
+        cell.settled(stopped.await).await?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let job = Some(message_now(cell, &row).await?);
+        Ok(Response::new(v1::StopFederatedJobResponse { job }))
+    }
+
+    async fn forget_federated_job(
+        &self,
+        request: Request<v1::ForgetFederatedJobRequest>,
+    ) -> Result<Response<v1::ForgetFederatedJobResponse>, Status> {
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let (user, name) = &names_read(&request.user, &request.name)?;
+        // A repeated request finds nothing to show any more, and has its answer all the same.
+        let before =
+            cell.state(|state| state.federated_jobs().get(&(user.clone(), name.clone())).cloned())?;
+        let job = match before {
+            Some(row) => Some(message_now(cell, &row).await?),
+            None => None,
+        };
+        let keyed = KeyedRequest::new(&caller, "federated_forget", &request);
+        let forgotten = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            federated_forget(&tx, &mut changes, user, name).await?;
+            Ok(((), changes))
+        });
+        cell.settled(forgotten.await).await?;
+        Ok(Response::new(v1::ForgetFederatedJobResponse { job }))
+    }
+
+    async fn get_federated_job_history(
+        &self,
+        request: Request<v1::GetFederatedJobHistoryRequest>,
+    ) -> Result<Response<v1::GetFederatedJobHistoryResponse>, Status> {
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let (space, job) = (&cell.space, row.id);
+        let versions = cell.db.run("federated_versions", Idempotency::ReadOnly, |tx, _| async move {
+            federated_versions(&tx, space, job).await
+        });
+        let versions = versions.await.map_err(|error| status_from_store(&error))?;
+        let versions = versions.iter().map(|(number, version)| version_message(*number, version)).collect();
+        Ok(Response::new(v1::GetFederatedJobHistoryResponse { versions }))
+    }
+}
+
+/// A job as a list shows it: without parts, or with the part in `member` alone. `None`: it has no tasks there.
+fn listed(mut job: v1::FederatedJob, member: &str) -> Option<v1::FederatedJob> {
+    job.parts.retain(|part| part.cell == member && part.count > 0);
+    if job.parts.is_empty() && !member.is_empty() {
+        return None;
+    }
+    job.reasons.retain(|reason| reason.cells.iter().any(|cell| cell == member));
+    Some(job)
+}
+
+/// The key of a row in the list.
+fn key_of(text: &str) -> Option<(Name, Name)> {
+    let (user, name) = text.split_once('/')?;
+    Some((Name::new(user).ok()?, Name::new(name).ok()?))
+}
