@@ -48,6 +48,10 @@ pub struct FederationMetrics {
     pub members_unknown: Gauge,
     /// Members at the last round; 0 while another process leads.
     pub members: Gauge,
+    /// Federated jobs; 0 while another process leads.
+    pub jobs: Gauge,
+    /// Promises to cells that they have not taken; 0 while another process leads.
+    pub promises_open: Gauge,
 }
 
 impl FederationMetrics {
@@ -61,5 +65,9 @@ impl FederationMetrics {
         registry.register("borough_federation_members_unknown", unknown, self.members_unknown.clone());
         let members = "Member cells, at the process that leads";
         registry.register("borough_federation_members", members, self.members.clone());
+        let jobs = "Federated jobs, at the process that leads";
+        registry.register("borough_federation_jobs", jobs, self.jobs.clone());
+        let open = "Promises to cells that they have not taken, at the process that leads";
+        registry.register("borough_federation_promises_open", open, self.promises_open.clone());
     }
 }

@@ -14,9 +14,11 @@ use borough_store::member::{members_seen_list, members_seen_record};
 use borough_store::mirror::MirrorHandle;
 use borough_store::{StoreResult, error_chain};
 use futures::future::{BoxFuture, join_all};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{FederationConfig, MemberClients};
+use crate::divide::LookedMembers;
 use crate::look::{Looked, MemberGateways};
 
 /// The role of the lease.
@@ -28,11 +30,11 @@ const RECORD_ROWS: usize = 64;
 
 /// One process of a federation.
 pub struct Federation {
-    config: FederationConfig,
-    db: Database,
-    mirror: MirrorHandle,
+    pub(crate) config: FederationConfig,
+    pub(crate) db: Database,
+    pub(crate) mirror: MirrorHandle,
     clients: Arc<dyn MemberClients>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 }
 
@@ -49,6 +51,14 @@ struct WorkingClients {
     /// The membership, the revision and the credential that they were made for.
     of: (MemberId, u64, String),
     gateways: MemberGateways,
+}
+
+impl WatchedMembers {
+    /// What the division of jobs needs of it.
+    fn looked(&self) -> LookedMembers {
+        let gateways = self.clients.iter().map(|(cell, clients)| (cell.clone(), clients.gateways.clone()));
+        LookedMembers { seen: Arc::new(self.seen.clone()), gateways: gateways.collect() }
+    }
 }
 
 impl Federation {
@@ -99,6 +109,8 @@ impl Federation {
                 }
                 self.config.metrics.members.set(0);
                 self.config.metrics.members_unknown.set(0);
+                self.config.metrics.jobs.set(0);
+                self.config.metrics.promises_open.set(0);
                 tokio::time::sleep(CLAIM_PAUSE).await;
             }
         };
@@ -122,10 +134,12 @@ impl Federation {
             clock: Arc::clone(&self.clock),
             rng: Arc::clone(&self.rng),
         };
+        let (looked, look) = watch::channel(LookedMembers::default());
         // Concurrently, so that a slow member does not cost the lease.
         let ended = tokio::select! {
             ended = lease_keep(seat, &lease) => ended,
-            ended = self.watch(&writer) => ended,
+            ended = self.watch(&writer, looked) => ended,
+            ended = self.divide(&writer, look) => ended,
         };
         match ended {
             Ok(never) => match never {},
@@ -134,7 +148,11 @@ impl Federation {
     }
 
     /// Looks at all members again and again.
-    async fn watch(&self, writer: &LeaseWriter) -> StoreResult<Infallible> {
+    async fn watch(
+        &self,
+        writer: &LeaseWriter,
+        looked: watch::Sender<LookedMembers>,
+    ) -> StoreResult<Infallible> {
         let space = &self.config.space;
         let seen = writer.run("members_seen_list", |tx| async move { members_seen_list(&tx, space).await });
         let mut watched = WatchedMembers { seen: seen.await?, ..WatchedMembers::default() };
@@ -142,6 +160,7 @@ impl Federation {
         loop {
             let begun = self.clock.monotonic();
             self.round(writer, &mut watched).await?;
+            looked.send_replace(watched.looked());
             let spent = self.clock.monotonic().saturating_sub(begun);
             // One that has joined in the meantime is looked at soon.
             let (_, mut changes) = self.mirror.subscribe_with(|state| state.cursor());

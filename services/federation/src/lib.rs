@@ -4,6 +4,7 @@
 //! No member reads what is recorded here: a cell goes on as it is when the federation is gone.
 
 mod config;
+mod divide;
 mod lead;
 mod look;
 
