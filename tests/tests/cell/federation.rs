@@ -8,17 +8,17 @@ use borough_tests::{TestCell, options, until};
 use rustix::process::Signal;
 
 /// The home of a federation, with the cell `alpha` beside it in the same process.
-async fn home_start() -> TestCell {
+pub(crate) async fn home_start() -> TestCell {
     TestCell::start(options!().nodes(1).dev_arguments(&["--federation"])).await
 }
 
 /// A cell in a process and a store of its own. Its name differs from that of the home's own cell.
-async fn member_start(name: &str) -> TestCell {
+pub(crate) async fn member_start(name: &str) -> TestCell {
     TestCell::start(options!().nodes(2).cells(&[name])).await
 }
 
 /// Gives the home the token of a member.
-fn token_give(home: &TestCell, member: &TestCell, name: &str) {
+pub(crate) fn token_give(home: &TestCell, member: &TestCell, name: &str) {
     let directory = home.root().join("federation");
     fs::create_dir_all(&directory).unwrap();
     let path = directory.join(format!("{name}.token"));
@@ -27,7 +27,12 @@ fn token_give(home: &TestCell, member: &TestCell, name: &str) {
 }
 
 /// The member, once it is as wanted.
-async fn member_until(home: &TestCell, name: &str, what: &str, wanted: impl Fn(&Member) -> bool) -> Member {
+pub(crate) async fn member_until(
+    home: &TestCell,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Member) -> bool,
+) -> Member {
     let client = home.client().with_cell("federation");
     until(&format!("{name}: {what}"), || async {
         let member = client.member_get(name).await.ok()?;
@@ -36,7 +41,7 @@ async fn member_until(home: &TestCell, name: &str, what: &str, wanted: impl Fn(&
     .await
 }
 
-fn is_current(member: &Member) -> bool {
+pub(crate) fn is_current(member: &Member) -> bool {
     member.health() == MemberHealth::Current
 }
 

@@ -25,6 +25,7 @@ mod edit;
 mod empty;
 mod encrypted;
 mod failure;
+mod federated;
 mod federation;
 mod file;
 mod gang;

@@ -11,7 +11,8 @@ use super::list::{
     LabelConditions, ListArguments, NodeStateOrCondition, WatchArguments, label_conditions, node_state,
 };
 use super::member::{
-    JOIN_NOTES, LEAVE_NOTES, MemberAddress, MemberJoin, MemberLabelArguments, MemberList, MemberTarget,
+    DRAIN_CELL_NOTES, JOIN_NOTES, LEAVE_NOTES, MemberAddress, MemberDrain, MemberJoin, MemberLabelArguments,
+    MemberList, MemberTarget,
 };
 use super::merged::{SERVICE_NOTES, ServiceSet, ServiceTarget};
 use super::number::{delay, time_within, timeout, whole};
@@ -215,7 +216,10 @@ pub enum CellVerb {
     Leave(MemberTarget),
     /// Give a cell no new work from the federation
     Cordon(MemberTarget),
-    /// Give a cell new work from the federation again
+    /// Move the federated tasks of a cell to other cells, and wait until they run there
+    #[command(after_help = DRAIN_CELL_NOTES)]
+    Drain(MemberDrain),
+    /// Give a cell new work from the federation again; ends a drain
     Uncordon(MemberTarget),
     /// Say at which gateways the federation reaches a cell
     RenameEndpoint(MemberAddress),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use borough_model::Name;
 use clap::Args;
 
+use super::federated::{FederatedWait, FederationVerb};
 use super::label::{LabelArgument, label};
 use super::list::{LabelConditions, WatchArguments, label_conditions};
 use super::role::StoreArguments;
@@ -20,6 +21,16 @@ pub(super) const JOIN_NOTES: &str = "The federation looks at the cell every 5 s 
 /// What leaves, and what stays.
 pub(super) const LEAVE_NOTES: &str =
     "The jobs of the cell go on. The federation forgets where the cell is, and what it saw.";
+
+/// How a cell is emptied.
+pub(super) const DRAIN_CELL_NOTES: &str = "The federated tasks of the cell go to other cells, as far as those have room. \
+    They are healthy there before they end here. Jobs that the cell has of its own stay. The command waits until the cell \
+    has none left, or shows what keeps them. borough cell uncordon ends a drain.";
+
+/// The two uses of `borough federation`.
+pub(super) const FEDERATION_NOTES: &str = "Without a verb it runs a federation process, which looks at the member cells and \
+    divides jobs among them; one leads, the others wait. Then also give --token-file with the operator's token, and --cells \
+    with the home.";
 
 /// The home that is meant unless another one is named.
 pub(crate) const FEDERATION_HOME: &str = "federation";
@@ -96,9 +107,28 @@ pub struct MemberList {
     pub watching: WatchArguments,
 }
 
-/// Arguments of `borough federation`.
+/// `cell drain`.
 #[derive(Clone, Debug, Args)]
+pub struct MemberDrain {
+    #[command(flatten)]
+    pub target: MemberTarget,
+    #[command(flatten)]
+    pub wait: FederatedWait,
+}
+
+/// Arguments of `borough federation`: a verb, or those of a process.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct FederationArguments {
+    #[command(subcommand)]
+    pub verb: Option<FederationVerb>,
+    #[command(flatten)]
+    pub process: Option<FederationProcess>,
+}
+
+/// Arguments of a federation process.
+#[derive(Clone, Debug, Args)]
+pub struct FederationProcess {
     #[command(flatten)]
     pub store: StoreArguments,
     /// Read the token for each member cell from CELL.token in this directory, or else from default.token

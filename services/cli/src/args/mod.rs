@@ -9,6 +9,7 @@ mod connections;
 mod context;
 mod dev;
 mod explain;
+mod federated;
 mod foreign_verb;
 mod job;
 mod label;
@@ -48,6 +49,10 @@ pub use connections::ConnectionArguments;
 pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
+pub use federated::{
+    FederatedList, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop, FederatedTarget,
+    FederatedVerb, FederatedWait, FederationVerb,
+};
 pub(crate) use foreign_verb::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;
 pub use job::{
@@ -66,9 +71,10 @@ pub(crate) use list::{
 };
 pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use member::FEDERATION_HOME;
+use member::FEDERATION_NOTES;
 pub use member::{
-    FederationArguments, FederationHome, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
-    MemberTarget,
+    FederationArguments, FederationHome, FederationProcess, MemberAddress, MemberDrain, MemberJoin,
+    MemberLabelArguments, MemberList, MemberTarget,
 };
 pub(crate) use merged::shares_changed;
 pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
@@ -313,8 +319,8 @@ pub enum Verb {
     /// Run a controller; one leads a cell, the others wait
     #[command(after_help = TOKEN_FILE_NEEDED)]
     Controller(ControllerArguments),
-    /// Run a federation process, which looks at the member cells; one leads, the others wait
-    #[command(after_help = "Also give --token-file with the operator's token, and --cells with the home")]
+    /// Run jobs over several cells, or run the federation process that divides them
+    #[command(after_help = FEDERATION_NOTES)]
     Federation(FederationArguments),
     /// Run a name service, which shows the endpoints of jobs to load balancers: DNS, HTTP and xDS
     Names(NamesArguments),

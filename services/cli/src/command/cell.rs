@@ -45,6 +45,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
         CellVerb::Leave(target) => return member::leave(global, &target, printer).await,
         CellVerb::Cordon(target) => return member::cordon(global, &target, Cordon::Set, printer).await,
         CellVerb::Uncordon(target) => return member::cordon(global, &target, Cordon::Lifted, printer).await,
+        CellVerb::Drain(drain) => return member::drain(global, drain, printer).await,
         CellVerb::RenameEndpoint(address) => return member::rename_endpoint(global, address, printer).await,
         CellVerb::Label(labels) => return member::label(global, labels, printer).await,
         CellVerb::Members(list) => return member::members(global, list, printer).await,

@@ -1,6 +1,6 @@
 //! `explain`: help on the fields of a job file, without a cell.
 
-use borough_model::job::file::field_help;
+use borough_model::federation::federated_field_help as field_help;
 
 use crate::args::ExplainArguments;
 use crate::exit::{Code, Failure};

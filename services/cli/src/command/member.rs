@@ -1,18 +1,22 @@
 //! The verbs on member cells: `cell join`, `cell leave`, `cell cordon` and so on.
 
-use borough_client::{Client, ClientError, MemberChange};
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, FederatedFilter, MemberChange};
+use borough_kv::env::SystemClock;
+use borough_proto::v1::{FederatedJob, PageRequest};
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::conditions_of;
 use crate::args::{
-    FederationHome, Global, ListArguments, MemberAddress, MemberJoin, MemberLabelArguments, MemberList,
-    MemberTarget, label_change,
+    FederationHome, Global, ListArguments, MemberAddress, MemberDrain, MemberJoin, MemberLabelArguments,
+    MemberList, MemberTarget, label_change,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{MemberView, Printer};
+use crate::output::{MemberView, Printer, line_shown};
 
 /// The options of the verbs, by the fields that they set.
 const OPTIONS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "--label"), ("member", "CELL")];
@@ -73,8 +77,83 @@ pub(super) async fn cordon(
     cordoned: Cordon,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    let draining = (cordoned == Cordon::Lifted).then_some(false);
     let cordoned = Some(cordoned == Cordon::Set);
-    change(global, target, MemberChange { cordoned, ..MemberChange::default() }, printer).await
+    change(global, target, MemberChange { cordoned, draining, ..MemberChange::default() }, printer).await
+}
+
+/// Moves the federated tasks of a cell to others, and waits until they run there.
+pub(super) async fn drain(global: &Global, drain: MemberDrain, printer: &Printer) -> Result<Code, Failure> {
+    let MemberDrain { target, wait } = drain;
+    let (client, member) = (home(global, &target.home)?, target.member.as_str());
+    let known = client.member_get(member).await.map_err(|error| explained(&client, error))?;
+    if !known.draining {
+        let what = format!("move the federated tasks of cell {member} to other cells");
+        confirm(global, &client, Intent::stop(&what), printer)?;
+    }
+    let drained = MemberChange { draining: Some(true), ..MemberChange::default() };
+    let member_now =
+        client.member_change(member, drained).await.map_err(|error| explained(&client, error))?;
+    let clock = SystemClock::shared();
+    let begun = clock.monotonic();
+    let mut shown = String::new();
+    loop {
+        let left = federated_left(&client, member).await?;
+        if wait.detach || left.is_empty() {
+            return show(member_now.into(), printer);
+        }
+        let lines: Vec<String> = left.iter().map(|job| left_text(job, member)).collect();
+        let now = lines.join("\n");
+        if now != shown {
+            printer.remark(&now);
+            shown = now;
+        }
+        if clock.monotonic().saturating_sub(begun) >= wait.timeout {
+            let tasks = left
+                .iter()
+                .flat_map(|job| &job.parts)
+                .fold(0_u32, |sum, part| sum.saturating_add(part.count));
+            let message = format!("cell {member} still has {tasks} federated tasks; the drain goes on");
+            let hint = format!("borough cell uncordon {member} ends it");
+            return Err(Failure::new(Code::NotDone, message).with_hint(hint));
+        }
+        tokio::time::sleep(DRAIN_PAUSE).await;
+    }
+}
+
+/// Pause between two looks at a drain.
+const DRAIN_PAUSE: Duration = Duration::from_millis(500);
+
+/// The federated jobs that have tasks in a cell, each with its part there.
+async fn federated_left(client: &Client, member: &str) -> Result<Vec<FederatedJob>, Failure> {
+    let filter = FederatedFilter { member: member.to_owned(), ..FederatedFilter::default() };
+    let (mut jobs, mut page) = (Vec::new(), PageRequest::default());
+    loop {
+        let answer =
+            client.federated_list_page(&filter, page).await.map_err(|error| explained(client, error))?;
+        jobs.extend(answer.jobs);
+        if answer.next_page.is_empty() {
+            return Ok(jobs);
+        }
+        page = PageRequest { page: answer.next_page, ..PageRequest::default() };
+    }
+}
+
+/// What a job still has in a cell that is drained, and why.
+fn left_text(job: &FederatedJob, member: &str) -> String {
+    let (user, name) = (line_shown(&job.user), line_shown(&job.name));
+    let tasks = |count: u32| if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
+    let part = job.parts.first().cloned().unwrap_or_default();
+    if part.target < part.count {
+        let moves = part.count - part.target;
+        let what = "that are to replace them are not healthy yet";
+        return format!("{user}/{name}: {} of {member} end soon; those {what}", tasks(moves));
+    }
+    let words: Vec<_> = job.reasons.iter().map(|reason| line_shown(&reason.words)).collect();
+    let why =
+        if part.arrived || part.count > 0 { "no other cell has room for them" } else { "it is being told" };
+    let why = if words.is_empty() { why.to_owned() } else { words.join("; ") };
+    format!("{user}/{name}: {} in {member}: {why}", tasks(part.count))
 }
 
 /// Whether a cell gets no new work.

@@ -11,6 +11,7 @@ mod drain;
 mod event;
 mod event_log;
 mod explain;
+mod federated;
 mod job;
 mod list;
 mod member;
@@ -31,7 +32,7 @@ mod unknown;
 mod watch;
 mod why;
 
-use crate::args::{Arguments, Global, NamedTarget, NodeVerb, Verb};
+use crate::args::{Arguments, FederationArguments, FederationVerb, Global, NamedTarget, NodeVerb, Verb};
 use crate::complete;
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -75,7 +76,16 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Gateway(arguments) => role::serve::gateway(global, arguments, printer),
         Verb::Scheduler(arguments) => role::serve::scheduler(global, arguments, printer),
         Verb::Controller(arguments) => role::serve::controller(global, arguments, printer),
-        Verb::Federation(arguments) => role::serve::federation(global, arguments, printer),
+        Verb::Federation(FederationArguments { verb: Some(FederationVerb::Job(verb)), .. }) => {
+            block_on(federated::run(global, verb, printer))
+        }
+        Verb::Federation(FederationArguments { process: Some(process), .. }) => {
+            role::serve::federation(global, process, printer)
+        }
+        Verb::Federation(_) => {
+            let message = "neither a verb nor --credentials is given";
+            Err(Failure::new(Code::Usage, message).with_hint("borough federation --help"))
+        }
         Verb::Names(arguments) => role::names::run(&arguments, printer),
         Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
             .map(|()| Code::Done)

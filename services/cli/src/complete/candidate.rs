@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, JobFilter, JobRef, NodeFilter, TaskFilter};
 use borough_model::access::{AccessRole, Right};
-use borough_model::job::file::field_help;
+use borough_model::federation::federated_field_help as field_help;
 use borough_model::node::TaintEffect;
 use borough_proto::v1::{GetJobResponse, JobState, PageRequest};
 use borough_scheduler_core::ScoringProfile;

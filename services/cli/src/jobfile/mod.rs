@@ -23,6 +23,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use borough_model::Name;
+use borough_model::federation::FederatedJob;
 use borough_model::job::file::{Position, Problem, TreeNode, TreeValue, field_help};
 use borough_model::job::{JobSpec, Note};
 use borough_scheduler_core::ScoringProfile;
@@ -99,22 +100,7 @@ fn field_place(tree: &TreeNode, field: &str) -> Option<Position> {
 /// See [`JobFileError`]; everything that is wrong with the file, at once where that can be told.
 pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobFileError> {
     let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
-    kind_check(path)?;
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let read = |comments: &[&str]| {
-        let text = text_read(path)?;
-        match emptiness(&text, comments) {
-            Some(content) => Err(JobFileError::Empty { path: path.to_owned(), content }),
-            None => Ok(text),
-        }
-    };
-    let tree = match extension.to_ascii_lowercase().as_str() {
-        "yaml" | "yml" => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
-        "json" => json::json_read(&read(&[])?).map_err(problems)?,
-        "jsonnet" => jsonnet::jsonnet_read(path, &read(&["#", "//"])?, options).await?,
-        _ if path == Path::new("-") => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
-        _ => return Err(JobFileError::Extension { path: path.to_owned() }),
-    };
+    let tree = tree_read(path, options).await?;
     let read = JobSpec::from_file(&tree, &options.caller);
     match (profile_problem(&tree), read) {
         (None, Ok((spec, notes))) => Ok(LoadedFile { spec, notes, tree }),
@@ -125,6 +111,53 @@ pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobF
             Err(problems(found))
         }
     }
+}
+
+/// A federated job as its file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedFederated {
+    pub job: FederatedJob,
+    /// What is accepted but may surprise.
+    pub notes: Vec<Note>,
+}
+
+/// Reads, renders and checks the job file `path` of a federated job, as [`load`] does.
+///
+/// # Errors
+/// As of [`load`].
+pub async fn load_federated(path: &Path, options: &LoadOptions) -> Result<LoadedFederated, JobFileError> {
+    let tree = tree_read(path, options).await?;
+    let read = FederatedJob::from_file(&tree, &options.caller);
+    match (profile_problem(&tree), read) {
+        (None, Ok((job, notes))) => Ok(LoadedFederated { job, notes }),
+        (unknown, read) => {
+            let mut problems = read.err().unwrap_or_default();
+            problems.extend(unknown);
+            problems.sort_by_key(|problem| problem.at);
+            Err(JobFileError::Problems { path: path.to_owned(), problems })
+        }
+    }
+}
+
+/// What a file says, with its places.
+async fn tree_read(path: &Path, options: &LoadOptions) -> Result<TreeNode, JobFileError> {
+    let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
+    kind_check(path)?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let read = |comments: &[&str]| {
+        let text = text_read(path)?;
+        match emptiness(&text, comments) {
+            Some(content) => Err(JobFileError::Empty { path: path.to_owned(), content }),
+            None => Ok(text),
+        }
+    };
+    Ok(match extension.to_ascii_lowercase().as_str() {
+        "yaml" | "yml" => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
+        "json" => json::json_read(&read(&[])?).map_err(problems)?,
+        "jsonnet" => jsonnet::jsonnet_read(path, &read(&["#", "//"])?, options).await?,
+        _ if path == Path::new("-") => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
+        _ => return Err(JobFileError::Extension { path: path.to_owned() }),
+    })
 }
 
 /// A scoring profile that no scheduler knows. The model of a job does not know which exist.

@@ -17,6 +17,8 @@ pub(crate) struct MemberView {
     pub(crate) gateways: Vec<Foreign>,
     pub(crate) labels: BTreeMap<Foreign, Foreign>,
     pub(crate) cordoned: bool,
+    /// Its federated tasks go to other cells.
+    pub(crate) draining: bool,
     pub(crate) revision: u64,
     pub(crate) joined_ms: i64,
     pub(crate) changed_ms: i64,
@@ -66,6 +68,7 @@ impl From<v1::Member> for MemberView {
             gateways: member.gateways.into_iter().map(Foreign::from).collect(),
             labels: member.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
             cordoned: member.cordoned,
+            draining: member.draining,
             revision: member.revision,
             joined_ms: member.joined_ms,
             changed_ms: member.changed_ms,
@@ -91,7 +94,13 @@ impl MemberView {
         } else {
             format!("unknown{since} ({})", self.health.replace('_', " "))
         };
-        if self.cordoned { format!("{state}, cordoned") } else { state }
+        if self.draining {
+            format!("{state}, draining")
+        } else if self.cordoned {
+            format!("{state}, cordoned")
+        } else {
+            state
+        }
     }
 
     /// Why nothing is known; empty: it is.

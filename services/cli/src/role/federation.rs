@@ -78,6 +78,7 @@ mod tests {
             joined_ms: 0,
             changed_ms: 0,
             changed_by: String::new(),
+            draining: false,
         };
         let mut credentials = CredentialDirectory {
             directory: directory.path().to_owned(),

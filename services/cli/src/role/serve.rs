@@ -24,7 +24,7 @@ use super::store::{StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::{
-    ConnectionArguments, ControllerArguments, FederationArguments, GatewayArguments, Global,
+    ConnectionArguments, ControllerArguments, FederationProcess, GatewayArguments, Global,
     SchedulerArguments, StoreArguments,
 };
 use crate::connect;
@@ -80,7 +80,7 @@ pub(crate) fn controller(
 /// Runs a federation process until a signal ends it. It leads, or stands by.
 pub(crate) fn federation(
     global: &Global,
-    arguments: FederationArguments,
+    arguments: FederationProcess,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let [home] = arguments.store.cells.as_slice() else {

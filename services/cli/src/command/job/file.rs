@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use borough_model::Name;
-use borough_model::job::file::job_file_schema;
+use borough_model::federation::federated_file_schema;
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1::{self, JobKind};
 
@@ -41,7 +41,7 @@ pub(super) fn init(path: &Path, kind: Option<StarterKind>, printer: &Printer) ->
 }
 
 pub(super) fn schema(printer: &Printer) -> Result<Code, Failure> {
-    printer.text(&format!("{:#}\n", job_file_schema()))?;
+    printer.text(&format!("{:#}\n", federated_file_schema()))?;
     Ok(Code::Done)
 }
 
@@ -63,22 +63,30 @@ pub(super) async fn validate(
     Ok(Code::Done)
 }
 
+/// What a job file is read with.
+pub(in crate::command) fn load_options(
+    global: &Global,
+    arguments: &FileArguments,
+) -> Result<LoadOptions, Failure> {
+    let caller = Name::new(connect::caller(global)?)
+        .map_err(|error| Failure::new(Code::Usage, format!("the user's name {error}")))?;
+    let evaluator = std::env::current_exe()
+        .map_err(|error| Failure::new(Code::Failed, format!("cannot find this program: {error}")))?;
+    Ok(LoadOptions {
+        caller,
+        ext_str: arguments.ext_str.clone(),
+        tla_str: arguments.tla_str.clone(),
+        evaluator,
+    })
+}
+
 /// Reads a job file and warns of surprises in it.
 pub(super) async fn file_load(
     global: &Global,
     arguments: &FileArguments,
     printer: &Printer,
 ) -> Result<LoadedFile, Failure> {
-    let caller = Name::new(connect::caller(global)?)
-        .map_err(|error| Failure::new(Code::Usage, format!("the user's name {error}")))?;
-    let evaluator = std::env::current_exe()
-        .map_err(|error| Failure::new(Code::Failed, format!("cannot find this program: {error}")))?;
-    let options = LoadOptions {
-        caller,
-        ext_str: arguments.ext_str.clone(),
-        tla_str: arguments.tla_str.clone(),
-        evaluator,
-    };
+    let options = load_options(global, arguments)?;
     let loaded = load(&arguments.file, &options).await.map_err(|error| refused(&arguments.file, &error))?;
     for note in &loaded.notes {
         printer.remark(&format!("note: {note}"));
@@ -125,7 +133,7 @@ fn start_hint(path: &Path, start: Start) -> String {
     }
 }
 
-fn refused(path: &Path, error: &JobFileError) -> Failure {
+pub(in crate::command) fn refused(path: &Path, error: &JobFileError) -> Failure {
     if let JobFileError::Empty { content, .. } = error {
         let start = match content {
             EmptyContent::Nothing => Start::Empty,

@@ -19,6 +19,7 @@ mod wait;
 use borough_client::{JobFilter, TaskFilter};
 
 pub(super) use self::bulk::{ChosenJobs, FitJobs, all_again, jobs_shown};
+pub(super) use self::file::{load_options, refused as file_refused};
 pub(super) use self::progress::{Goal, NextAttempt, helper_instead};
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;

@@ -1,0 +1,142 @@
+//! Arguments of the verbs on federated jobs.
+
+use clap::{Args, Subcommand};
+
+use super::job::FileArguments;
+use super::list::{ListArguments, WatchArguments};
+use super::member::FederationHome;
+use super::number::timeout;
+use super::{JobTarget, number};
+
+/// What makes a job a federated one.
+const RUN_NOTES: &str = "The job file has a `federation` part, such as {split: free} or {cells: [a, b]}: borough explain \
+    federation. The command waits until every task has a cell and is healthy there. A changed task reaches one cell after \
+    the other; each rolls it out as its own job.\n\n\
+    Examples:\n  \
+    borough federation job run web.yaml\n  \
+    borough federation job status web";
+
+/// What becomes of tasks.
+const FORGET_NOTES: &str = "The federation forgets the job, and tells no cell. Its tasks go on as jobs of their cells, and \
+    borough job stop ends them there.";
+
+/// Why a flag is needed.
+const STOP_NOTES: &str = "A job that has tasks in several cells needs --all-cells. A cell that is silent stops its tasks \
+    when it is back.";
+
+/// The verbs below `borough federation`.
+#[derive(Debug, Subcommand)]
+pub enum FederationVerb {
+    /// Run and watch jobs whose tasks a federation divides among its cells
+    #[command(subcommand)]
+    Job(FederatedVerb),
+}
+
+/// Verbs on federated jobs.
+#[derive(Debug, Subcommand)]
+pub enum FederatedVerb {
+    /// Run the job of a file in the cells of a federation, or change it
+    #[command(after_help = RUN_NOTES)]
+    Run(FederatedRun),
+    /// List the federated jobs
+    List(FederatedList),
+    /// Show a federated job: what each cell has of it, and why
+    #[command(visible_alias = "why")]
+    Status(FederatedStatusArguments),
+    /// Change how many tasks a federated job has in all cells together
+    Scale(FederatedScale),
+    /// Stop a federated job in its cells
+    #[command(after_help = STOP_NOTES)]
+    Stop(FederatedStop),
+    /// Forget a federated job; its tasks go on in their cells
+    #[command(after_help = FORGET_NOTES)]
+    Forget(FederatedTarget),
+    /// List the versions of a federated job
+    History(FederatedTarget),
+}
+
+/// One federated job.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedTarget {
+    /// The job; without USER, yours
+    #[arg(value_name = "[USER/]JOB")]
+    pub job: JobTarget,
+    #[command(flatten)]
+    pub home: FederationHome,
+}
+
+/// Whether a verb waits.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct FederatedWait {
+    /// Return at once, without waiting
+    #[arg(long)]
+    pub detach: bool,
+    /// Wait at most so long
+    #[arg(long, value_parser = timeout, default_value = "10m", value_name = "TIME", conflicts_with = "detach")]
+    pub timeout: std::time::Duration,
+}
+
+/// `federation job run`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedRun {
+    #[command(flatten)]
+    pub file: FileArguments,
+    #[command(flatten)]
+    pub home: FederationHome,
+    #[command(flatten)]
+    pub wait: FederatedWait,
+    /// Change the job only if it is at this revision, as `status` shows it
+    #[arg(long, value_name = "REVISION", value_parser = number::whole(1..=u32::MAX))]
+    pub check_revision: Option<u32>,
+}
+
+/// `federation job list`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedList {
+    /// List the jobs of every user
+    #[arg(short, long)]
+    pub all_users: bool,
+    /// Also list those that are stopped
+    #[arg(long)]
+    pub stopped: bool,
+    #[command(flatten)]
+    pub home: FederationHome,
+    #[command(flatten)]
+    pub list: ListArguments,
+}
+
+/// `federation job status`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedStatusArguments {
+    #[command(flatten)]
+    pub target: FederatedTarget,
+    #[command(flatten)]
+    pub watching: WatchArguments,
+}
+
+/// `federation job scale`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedScale {
+    /// The job; without USER, yours
+    #[arg(value_name = "[USER/]JOB")]
+    pub job: JobTarget,
+    /// Tasks in all cells together
+    #[arg(value_parser = number::whole(0..=borough_model::job::COUNT_MAX), value_name = "COUNT")]
+    pub count: u32,
+    #[command(flatten)]
+    pub home: FederationHome,
+    #[command(flatten)]
+    pub wait: FederatedWait,
+}
+
+/// `federation job stop`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedStop {
+    #[command(flatten)]
+    pub target: FederatedTarget,
+    /// Stop it in every cell, although it has tasks in several
+    #[arg(long)]
+    pub all_cells: bool,
+    #[command(flatten)]
+    pub wait: FederatedWait,
+}

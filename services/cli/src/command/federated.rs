@@ -1,0 +1,213 @@
+//! The verbs on federated jobs: `federation job run`, `federation job status` and so on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, FederatedFilter, JobRef};
+use borough_kv::env::SystemClock;
+use borough_model::federation::FederatedJob;
+use borough_proto::v1;
+
+use super::confirm::{Intent, confirm};
+use super::job::load_options;
+use super::list::list_page;
+use super::watch::{WatchedView, list_or_watch, status_watch};
+use crate::args::{
+    FederatedList, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop, FederatedTarget,
+    FederatedVerb, FederatedWait, FederationHome, Global,
+};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::jobfile::{LoadedFederated, load_federated};
+use crate::output::{FederatedJobView, FederatedVersionView, Printer};
+
+/// Pause between two looks at a job that a verb waits for.
+const LOOK_PAUSE: Duration = Duration::from_millis(300);
+
+pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer) -> Result<Code, Failure> {
+    match verb {
+        FederatedVerb::Run(run) => submit(global, run, printer).await,
+        FederatedVerb::List(list) => self::list(global, list, printer).await,
+        FederatedVerb::Status(status) => self::status(global, status, printer).await,
+        FederatedVerb::Scale(scale) => self::scale(global, scale, printer).await,
+        FederatedVerb::Stop(stop) => self::stop(global, stop, printer).await,
+        FederatedVerb::Forget(target) => forget(global, &target, printer).await,
+        FederatedVerb::History(target) => history(global, &target, printer).await,
+    }
+}
+
+/// A client of the home of a federation.
+fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
+    Ok(connect::client(global)?.with_cell(home.federation.as_str()))
+}
+
+/// The failure of a call, with what to do if there is no such job, or no federation.
+fn explained(client: &Client, error: ClientError) -> Failure {
+    let is_unknown = error.code() == Some(tonic::Code::NotFound);
+    let failure = Failure::from(error);
+    if !is_unknown {
+        return failure;
+    }
+    if failure.message().contains("federated job") {
+        return failure.with_hint("borough federation job list lists yours");
+    }
+    let home = client.cell();
+    failure.with_hint(format!(
+        "the gateway serves no home of a federation named {home:?}; another name: --federation HOME"
+    ))
+}
+
+async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &run.home)?;
+    let options = load_options(global, &run.file)?;
+    let path: &Path = &run.file.file;
+    let loaded = load_federated(path, &options).await;
+    let LoadedFederated { job, notes } = loaded.map_err(|error| super::job::file_refused(path, &error))?;
+    notes.iter().for_each(|note| printer.remark(&format!("note: {note}")));
+    let (target, file) = (reference(&job), job.to_file().to_string());
+    let revision = run.check_revision.map_or(0, u64::from);
+    let answer = client.federated_run(&target, file, revision).await;
+    let answer = answer.map_err(|error| explained(&client, error))?;
+    let now = answer.job.unwrap_or_default();
+    printer.remark(&if answer.changed {
+        format!("{target}: submitted to the federation {} (revision {})", client.cell(), now.revision)
+    } else {
+        format!("{target}: no change (revision {})", now.revision)
+    });
+    settle(&client, &target, run.wait, printer).await
+}
+
+fn reference(job: &FederatedJob) -> JobRef {
+    JobRef::new(job.job.user.as_str(), job.job.name.as_str())
+}
+
+/// Waits until the federation has done what the owner wants, unless detached, and shows the job.
+async fn settle(
+    client: &Client,
+    job: &JobRef,
+    wait: FederatedWait,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let clock = SystemClock::shared();
+    let begun = clock.monotonic();
+    let mut shown = String::new();
+    loop {
+        let answer = client.federated_get(job).await.map_err(|error| explained(client, error))?;
+        let view = FederatedJobView::from(answer.job.unwrap_or_default());
+        if wait.detach || view.is_settled() {
+            printer.one(&view, FederatedJobView::text)?;
+            return Ok(Code::Done);
+        }
+        let now = view.progress_text();
+        if now != shown {
+            printer.remark(&format!("{job}: {now}"));
+            shown = now;
+        }
+        if clock.monotonic().saturating_sub(begun) >= wait.timeout {
+            let what = format!("{job} is not there yet: {shown}; the federation goes on");
+            let hint = format!("borough federation job status {}", job.name);
+            return Err(Failure::new(Code::NotDone, what).with_hint(hint));
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+async fn list(global: &Global, list: FederatedList, printer: &Printer) -> Result<Code, Failure> {
+    let FederatedList { all_users, stopped, home: of, list } = list;
+    let client = home(global, &of)?;
+    let user = if all_users { String::new() } else { client.user().to_owned() };
+    let filter = FederatedFilter { user: user.clone(), stopped, ..FederatedFilter::default() };
+    let fetch = async |page| {
+        let answer = client.federated_list_page(&filter, page).await;
+        let answer = answer.map_err(|error| explained(&client, error))?;
+        Ok(list_page::<_, FederatedJobView>(answer.jobs, answer.next_page))
+    };
+    let whose =
+        if all_users { "no federated jobs".to_owned() } else { format!("no federated jobs of user {user}") };
+    let none =
+        format!("{whose} in the federation {}\nhint: borough federation job run --help", client.cell());
+    list_or_watch(WatchedView::Unwatched, &list, none, printer, fetch).await
+}
+
+async fn status(
+    global: &Global,
+    status: FederatedStatusArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let client = home(global, &status.target.home)?;
+    let job = status.target.job.resolve(client.user());
+    let fetch = async |_| {
+        let answer = client.federated_get(&job).await.map_err(|error| explained(&client, error))?;
+        Ok(FederatedJobView::from(answer.job.unwrap_or_default()))
+    };
+    if status.watching.watch {
+        return status_watch(WatchedView::Unwatched, printer, fetch, FederatedJobView::text).await;
+    }
+    printer.one(&fetch(None).await?, FederatedJobView::text)?;
+    Ok(Code::Done)
+}
+
+async fn scale(global: &Global, scale: FederatedScale, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &scale.home)?;
+    let job = scale.job.resolve(client.user());
+    let scaled = client.federated_scale(&job, scale.count).await;
+    scaled.map_err(|error| explained(&client, error))?;
+    settle(&client, &job, scale.wait, printer).await
+}
+
+/// The cells of a job, each with what it has: `a (3 tasks), b (1 task)`.
+fn cells_text(job: &v1::FederatedJob) -> Vec<String> {
+    let parts = job.parts.iter().filter(|part| part.count > 0);
+    let text = |part: &v1::FederatedPart| {
+        let tasks = if part.count == 1 { "task" } else { "tasks" };
+        format!("{} ({} {tasks})", part.cell, part.count)
+    };
+    parts.map(text).collect()
+}
+
+async fn stop(global: &Global, stop: FederatedStop, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &stop.target.home)?;
+    let job = stop.target.job.resolve(client.user());
+    let answer = client.federated_get(&job).await.map_err(|error| explained(&client, error))?;
+    let cells = cells_text(&answer.job.unwrap_or_default());
+    if cells.len() > 1 && !stop.all_cells {
+        let message = format!("{job} has tasks in {} cells: {}", cells.len(), cells.join(", "));
+        let name = &job.name;
+        let hint = format!(
+            "to stop it in all of them: borough federation job stop {name} --all-cells; to leave its tasks there: borough \
+             federation job forget {name}"
+        );
+        return Err(Failure::new(Code::Refused, message).with_hint(hint));
+    }
+    let of =
+        if cells.is_empty() { "which has no tasks".to_owned() } else { format!("in {}", cells.join(", ")) };
+    confirm(global, &client, Intent::stop(&format!("stop federated job {job} {of}")), printer)?;
+    client.federated_stop(&job).await.map_err(|error| explained(&client, error))?;
+    settle(&client, &job, stop.wait, printer).await
+}
+
+async fn forget(global: &Global, target: &FederatedTarget, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &target.home)?;
+    let job = target.job.resolve(client.user());
+    let answer = client.federated_get(&job).await.map_err(|error| explained(&client, error))?;
+    let cells = cells_text(&answer.job.unwrap_or_default());
+    let left = if cells.is_empty() {
+        "it has no tasks".to_owned()
+    } else {
+        format!("its tasks go on in {}", cells.join(", "))
+    };
+    confirm(global, &client, Intent::forget(&format!("forget federated job {job}; {left}")), printer)?;
+    let forgotten = client.federated_forget(&job).await.map_err(|error| explained(&client, error))?;
+    let view = FederatedJobView::from(forgotten.unwrap_or_default());
+    printer.one(&view, |_, _| format!("forgot federated job {job}; {left}"))?;
+    Ok(Code::Done)
+}
+
+async fn history(global: &Global, target: &FederatedTarget, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &target.home)?;
+    let job = target.job.resolve(client.user());
+    let versions = client.federated_history(&job).await.map_err(|error| explained(&client, error))?;
+    let rows: Vec<FederatedVersionView> = versions.into_iter().map(FederatedVersionView::from).collect();
+    printer.list(&rows, "no versions")?;
+    Ok(Code::Done)
+}

@@ -1,0 +1,243 @@
+//! Federated jobs over cells with stores of their own: real processes, and the command line of an operator.
+
+use borough_client::JobRef;
+use borough_proto::v1::{FederatedJob, Job, JobState};
+use borough_tests::{Ran, TestCell, until};
+use rustix::process::Signal;
+
+use crate::federation::{home_start, is_current, member_start, member_until, token_give};
+
+/// A federation of the cells `beta` and `gamma`. Their stores, and that of the home, are three.
+struct Federation {
+    home: TestCell,
+    beta: TestCell,
+    gamma: TestCell,
+}
+
+/// The job `web` with so many tasks. `word` makes another version.
+fn web(count: u32, word: &str, federation: &str) -> String {
+    format!(
+        "name: web\ncount: {count}\nupdate: {{healthy_after: 100ms}}\ntask: {{command: [sleep, '600'], environment: \
+         {{WORD: {word}}}, resources: {{cpu: 10m, memory: 8MiB}}, grace: 300ms}}\nfederation: {federation}\n"
+    )
+}
+
+impl Federation {
+    async fn start() -> Self {
+        let (home, beta, gamma) = futures::join!(home_start(), member_start("beta"), member_start("gamma"));
+        for (cell, name) in [(&beta, "beta"), (&gamma, "gamma")] {
+            token_give(&home, cell, name);
+            home.borough(&["cell", "join", name, "--at", &cell.grpc()]).await.ended(0);
+        }
+        member_until(&home, "beta", "current", is_current).await;
+        member_until(&home, "gamma", "current", is_current).await;
+        Self { home, beta, gamma }
+    }
+
+    /// Runs the file as the federated job that it describes.
+    async fn run(&self, text: &str) -> Ran {
+        let file = self.home.file("web.yaml", text);
+        self.home.borough(&["federation", "job", "run", &file, "--timeout", "90s"]).await
+    }
+
+    async fn job(&self) -> FederatedJob {
+        let client = self.home.client().with_cell("federation");
+        let job = JobRef::new("tester", "web");
+        until("an answer of the home", || async { client.federated_get(&job).await.ok()?.job }).await
+    }
+
+    /// The federated job, once it is as wanted.
+    async fn until(&self, what: &str, wanted: impl Fn(&FederatedJob) -> bool) -> FederatedJob {
+        let client = self.home.client().with_cell("federation");
+        let job = JobRef::new("tester", "web");
+        until(what, || async {
+            let job = client.federated_get(&job).await.ok()?.job?;
+            wanted(&job).then_some(job)
+        })
+        .await
+    }
+
+    async fn finish(self) {
+        self.home.finish().await;
+        self.beta.finish().await;
+        self.gamma.finish().await;
+    }
+}
+
+/// The job `web` of a cell; `None`: there is none, or it has ended.
+async fn part(cell: &TestCell) -> Option<Job> {
+    let job = cell.client().job_get(&JobRef::new("tester", "web")).await.ok()?.job?;
+    matches!(job.state(), JobState::Running | JobState::Waiting).then_some(job)
+}
+
+async fn part_until(cell: &TestCell, what: &str, wanted: impl Fn(Option<&Job>) -> bool) {
+    until(what, || async {
+        let part = part(cell).await;
+        wanted(part.as_ref()).then_some(())
+    })
+    .await;
+}
+
+/// The tasks that were promised, by cell.
+fn promised(job: &FederatedJob) -> Vec<(&str, u32)> {
+    let parts = job.parts.iter().filter(|part| part.count > 0);
+    parts.map(|part| (part.cell.as_str(), part.count)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_is_divided_scaled_and_stopped_over_cells() {
+    let federation = Federation::start().await;
+    let Federation { home, beta, gamma } = &federation;
+    federation.run(&web(4, "a", "{split: weight}")).await.ended(0).prints("4/4 healthy in 2 cells");
+    let job = federation.job().await;
+    assert_eq!((promised(&job), job.version, job.unplaced), (vec![("beta", 2), ("gamma", 2)], 1, 0));
+    let labels = part(beta).await.unwrap().labels;
+    assert_eq!(labels.get("borough.federation").map(String::as_str), Some("federation"));
+    assert_eq!(labels.get("borough.federated-job"), Some(&job.id));
+    let status = home.borough(&["federation", "job", "why", "web"]).await.ended(0);
+    status.prints("current").prints("this is its part");
+
+    // The same again changes nothing. A larger count keeps what there is.
+    federation.run(&web(4, "a", "{split: weight}")).await.ended(0).warns("no change");
+    home.borough(&["federation", "job", "scale", "web", "7"]).await.ended(0).prints("7/7 healthy");
+    let counts: u32 = promised(&federation.job().await).iter().map(|(_, count)| count).sum();
+    assert_eq!(counts, 7);
+    home.borough(&["federation", "job", "list"]).await.ended(0).prints("web").prints("active");
+
+    // Another version reaches one cell after the other.
+    federation.run(&web(7, "b", "{split: weight}")).await.ended(0).prints("version 2");
+    for cell in [beta, gamma] {
+        let spec = cell.client().job_get(&JobRef::new("tester", "web")).await.unwrap().spec.unwrap();
+        assert_eq!(spec.task.unwrap().environment.get("WORD").map(String::as_str), Some("b"));
+    }
+    home.borough(&["federation", "job", "history", "web"]).await.ended(0).prints("VERSION");
+
+    // Somebody scales the part of a cell by hand: what was promised holds.
+    beta.borough(&["job", "scale", "web", "1", "--yes", "--detach"]).await.ended(0);
+    let wanted = federation.job().await.parts.iter().find(|part| part.cell == "beta").unwrap().count;
+    part_until(beta, "the count is what was promised", |part| part.is_some_and(|part| part.count == wanted))
+        .await;
+
+    let refused = home.borough(&["federation", "job", "stop", "web"]).await.ended(4);
+    refused.warns("has tasks in 2 cells: beta (").warns("--all-cells").warns("forget");
+    home.borough(&["federation", "job", "stop", "web", "--all-cells"]).await.ended(0).prints("stopped");
+    part_until(beta, "stopped", |part| part.is_none()).await;
+    part_until(gamma, "stopped", |part| part.is_none()).await;
+
+    // The name can be used again, by another job.
+    federation.run(&web(1, "c", "{cells: [gamma]}")).await.ended(0).prints("version 1");
+    assert_eq!(promised(&federation.job().await), [("gamma", 1)]);
+    // Forgotten, its tasks go on in the cell.
+    home.borough(&["federation", "job", "forget", "web", "--yes"])
+        .await
+        .ended(0)
+        .prints("go on in gamma (1 task)");
+    home.borough(&["federation", "job", "status", "web"]).await.ended(3).warns("borough federation job list");
+    assert!(part(gamma).await.is_some());
+    federation.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_leader_that_dies_loses_and_doubles_nothing() {
+    let mut federation = Federation::start().await;
+    federation.run(&web(2, "a", "{split: weight}")).await.ended(0);
+    // It dies just after it was asked for more, again and again.
+    for count in [4, 6, 3] {
+        let count_text = count.to_string();
+        let scale = ["federation", "job", "scale", "web", count_text.as_str(), "--detach"];
+        federation.home.borough(&scale).await.ended(0);
+        federation.home.control_kill();
+        federation.home.control_start().await;
+        let settled = federation
+            .until("all tasks are healthy", |job| {
+                job.healthy == count && job.parts.iter().all(|part| part.arrived && part.target == part.count)
+            })
+            .await;
+        assert_eq!(promised(&settled).iter().map(|(_, count)| count).sum::<u32>(), count);
+        let mut sum = 0;
+        for cell in [&federation.beta, &federation.gamma] {
+            sum += part(cell).await.map_or(0, |part| part.count);
+        }
+        assert_eq!(sum, count, "the cells have what was promised");
+    }
+    // While the federation is gone, the cells go on, and change nothing.
+    federation.home.control_kill();
+    federation.beta.borough(&["job", "list"]).await.ended(0).prints("web");
+    federation.home.control_start().await;
+    federation.until("healthy again", |job| job.healthy == 3).await;
+    federation.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cell_is_emptied_while_its_tasks_are_replaced_first() {
+    let federation = Federation::start().await;
+    let Federation { home, beta, gamma } = &federation;
+    federation.run(&web(4, "a", "{split: weight}")).await.ended(0);
+    // A cordoned cell gets nothing new, and keeps what it has.
+    home.borough(&["cell", "cordon", "gamma"]).await.ended(0);
+    home.borough(&["federation", "job", "scale", "web", "6"]).await.ended(0);
+    assert_eq!(promised(&federation.job().await), [("beta", 4), ("gamma", 2)]);
+    home.borough(&["cell", "uncordon", "gamma"]).await.ended(0);
+    home.borough(&["cell", "drain", "beta", "--timeout", "90s"]).await.ended(0).prints("draining");
+    assert_eq!(promised(&federation.job().await), [("gamma", 6)]);
+    part_until(beta, "stopped", |part| part.is_none()).await;
+    assert_eq!(part(gamma).await.unwrap().tasks.unwrap().healthy, 6);
+
+    // The last cell that may have the job keeps its tasks, and the drain says why.
+    let kept = home.borough(&["cell", "drain", "gamma", "--timeout", "3s"]).await.ended(7);
+    kept.warns("tester/web: 6 tasks in gamma").warns("still has 6 federated tasks").warns("uncordon");
+    home.borough(&["cell", "uncordon", "beta"]).await.ended(0);
+    home.borough(&["cell", "drain", "gamma", "--timeout", "90s"]).await.ended(0);
+    assert_eq!(promised(&federation.job().await), [("beta", 6)]);
+    federation.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cell_that_is_dark_or_refuses_holds_up_no_other() {
+    let federation = Federation::start().await;
+    let Federation { home, beta, gamma } = &federation;
+    // The name belongs to somebody in one cell: that job is left alone.
+    beta.run("own.yaml", "name: web\ncount: 1\ntask: {command: [sleep, '600']}\n").await.ended(0);
+    let file = home.file("web.yaml", &web(4, "a", "{split: weight}"));
+    home.borough(&["federation", "job", "run", &file, "--detach"]).await.ended(0);
+    let job =
+        federation.until("beta refuses", |job| job.parts.iter().any(|part| !part.problem.is_empty())).await;
+    let refused = job.parts.iter().find(|part| !part.problem.is_empty()).unwrap();
+    assert!(refused.cell == "beta" && refused.problem.contains("a job tester/web of its own"), "{refused:?}");
+    assert_eq!(part(beta).await.unwrap().count, 1);
+    beta.borough(&["job", "stop", "web"]).await.ended(0);
+    federation.until("all are healthy", |job| job.healthy == 4).await;
+
+    // A cell that stands still costs nothing but its own tasks, and has what was promised when it is back.
+    gamma.control().signal(Signal::STOP).unwrap();
+    member_until(home, "gamma", "silent", |member| !is_current(member)).await;
+    home.borough(&["federation", "job", "scale", "web", "8", "--detach"]).await.ended(0);
+    let dark = federation
+        .until("beta has the new ones", |job| promised(job).iter().map(|(_, count)| count).sum::<u32>() == 8)
+        .await;
+    assert_eq!(promised(&dark), [("beta", 6), ("gamma", 2)]);
+    part_until(beta, "six tasks", |part| part.is_some_and(|part| part.count == 6)).await;
+    gamma.control().signal(Signal::CONT).unwrap();
+    federation.until("all are healthy", |job| job.healthy == 8).await;
+    federation.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_federated_job_that_cannot_be_is_refused_whole() {
+    let home = home_start().await;
+    let run = async |text: &str| {
+        let file = home.file("bad.yaml", text);
+        home.borough(&["federation", "job", "run", &file]).await
+    };
+    run("name: web\ntask: {command: [x]}\n").await.ended(2).warns("\"federation\" is missing");
+    run(&web(2, "a", "{split: best}")).await.ended(2).warns("federation.split");
+    let patch = "{overrides: {beta: {task: {resources: {cpu: -1}}}}}";
+    run(&web(2, "a", patch)).await.ended(2).warns("federation.overrides").warns("beta");
+    // No cell is a member: the job is admitted, waits, and says why.
+    let file = home.file("web.yaml", &web(2, "a", "{}"));
+    home.borough(&["federation", "job", "run", &file, "--timeout", "3s"])
+        .await
+        .ended(7)
+        .warns("2 without a cell");
+    home.finish().await;
+}
