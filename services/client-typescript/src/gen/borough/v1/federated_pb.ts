@@ -740,6 +740,8 @@ export const GetFederatedJobHistoryResponseSchema: GenMessage<GetFederatedJobHis
   messageDesc(file_borough_v1_federated, 17);
 
 /**
+ * How far a federated job is.
+ *
  * @generated from enum borough.v1.FederatedJobState
  */
 export enum FederatedJobState {
