@@ -362,6 +362,7 @@ func (x *CellsReason) GetCells() []string {
 	return nil
 }
 
+// A job whose tasks a federation divides among cells, with what has become of it.
 type FederatedJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "f" and 16 hexadecimal digits; never used again.
@@ -1387,6 +1388,7 @@ func (x *GetFederatedJobHistoryRequest) GetName() string {
 	return ""
 }
 
+// A version of a federated job.
 type FederatedJobVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1.

@@ -34,7 +34,7 @@ pub(super) fn cells_check(fields: &mut FieldErrors, path: &str, spec: &Federatio
 }
 
 /// A list of cells, each once.
-fn names_check(fields: &mut FieldErrors, path: &str, cells: &[Name]) {
+pub(super) fn names_check(fields: &mut FieldErrors, path: &str, cells: &[Name]) {
     let accepted = format!("at most {CELLS_NAMED_MAX}");
     fields.require(cells.len() <= CELLS_NAMED_MAX, path, format!("{} cells", cells.len()), accepted);
     let mut seen = BTreeSet::new();
@@ -44,7 +44,7 @@ fn names_check(fields: &mut FieldErrors, path: &str, cells: &[Name]) {
     }
 }
 
-fn quoted(name: &Name) -> String {
+pub(super) fn quoted(name: &Name) -> String {
     format!("{:?}", name.as_str())
 }
 
@@ -53,7 +53,7 @@ pub(super) fn conditions_check(fields: &mut FieldErrors, _: &str, spec: &Federat
 }
 
 /// Conditions that one cell can meet together.
-fn label_conditions_check(fields: &mut FieldErrors, path: &str, conditions: &[LabelCondition]) {
+pub(super) fn label_conditions_check(fields: &mut FieldErrors, path: &str, conditions: &[LabelCondition]) {
     let accepted = format!("at most {CONDITIONS_MAX}");
     let given = format!("{} conditions", conditions.len());
     fields.require(conditions.len() <= CONDITIONS_MAX, path, given, accepted);
@@ -118,7 +118,7 @@ pub(super) fn groups_check(fields: &mut FieldErrors, path: &str, spec: &Federati
 
 impl FederationSpec {
     /// The cells that may have tasks, if the job names each of them.
-    fn cells_named(&self) -> Option<BTreeSet<&Name>> {
+    pub(super) fn cells_named(&self) -> Option<BTreeSet<&Name>> {
         if !self.cells.is_empty() {
             return Some(self.cells.iter().collect());
         }

@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::release::ReleaseSpec;
 use super::spec::{
     CellGroup, CellLimits, CellSpread, FailoverAfter, FederationSpec, ReturnPolicy, SplitPolicy,
 };
@@ -87,11 +88,12 @@ impl FederationSpec {
             json!(policy.name())
         });
         file.put_unless("avoid_disruption", &self.avoid_disruption, &true, |avoids| json!(avoids));
+        file.put_unless("rollout", &self.rollout, &default.rollout, ReleaseSpec::to_file);
         file.done()
     }
 }
 
-fn condition(condition: &LabelCondition) -> Value {
+pub(super) fn condition(condition: &LabelCondition) -> Value {
     condition.to_string().into()
 }
 
@@ -127,6 +129,7 @@ impl FederatedJob {
         let mut problems = Vec::new();
         let job = JobSpec::from_file(&rest, caller).map_err(|found| problems.extend(found)).ok();
         let mut reader = FieldReader::default();
+        reader.part(FEDERATION_FIELD, FederationSpec::file_fields());
         let item = FileItem { node: &part, path: FEDERATION_FIELD.to_owned() };
         let federation = FederationSpec::default().message_read(&mut reader, &item);
         problems.append(&mut reader.problems);

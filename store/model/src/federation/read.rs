@@ -37,7 +37,7 @@ pub(super) fn away_from_read(
     Some(names_decode(reader, item))
 }
 
-fn names_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<Name> {
+pub(super) fn names_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<Name> {
     let items = reader.items(item, "a list of names such as [a, b]");
     items.iter().map(|item| reader.name_or_stand_in(item)).collect()
 }
@@ -51,7 +51,7 @@ pub(super) fn conditions_read(
     Some(conditions_decode(reader, item))
 }
 
-fn conditions_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<LabelCondition> {
+pub(super) fn conditions_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<LabelCondition> {
     let items = reader.items(item, "a list of conditions such as [region=eu, tier!=test]");
     let one = |item: &FileItem<'_>| {
         let text = reader.text(item)?;
@@ -192,7 +192,7 @@ pub(super) fn conditions_schema() -> Value {
     json!({"type": "array", "items": one})
 }
 
-fn map_of(properties: Value, required: &[&str]) -> Value {
+pub(super) fn map_of(properties: Value, required: &[&str]) -> Value {
     let properties = if let Value::Object(properties) = properties { properties } else { Map::new() };
     map_schema(properties, required)
 }

@@ -15,6 +15,7 @@ use super::read::{
     failover_schema, groups_read, groups_schema, limits_read, limits_schema, overrides_read,
     overrides_schema, spread_read, spread_schema, weights_read, weights_schema,
 };
+use super::release::{ReleaseSpec, stage_cells_check};
 use crate::id::Name;
 use crate::job::file::kind::{SpecWord, Truth, Whole, Words};
 use crate::job::file::read::{tolerations_read, tolerations_schema};
@@ -170,6 +171,22 @@ pub struct FederationSpec {
     #[n(14)]
     #[field(kind = Truth, default = "`true`", example = false)]
     pub avoid_disruption: bool,
+    /// How a new version of the job reaches its cells.
+    #[n(15)]
+    #[cbor(default)]
+    #[field(
+        nested,
+        check = stage_cells_check,
+        value = "a map of `stages` (a list of maps of `cells`, `where`, `prove`, `at_once` and `approve`), `failures_max` \
+                 and `revert`",
+        default = "one cell after the other, none after a cell has failed",
+        example = {
+            "stages": [{"cells": ["a"], "prove": "10m", "approve": true}, {"where": ["tier!=last"], "at_once": 4}],
+            "failures_max": 1,
+            "revert": true
+        }
+    )]
+    pub rollout: ReleaseSpec,
 }
 
 impl Default for FederationSpec {
@@ -190,6 +207,7 @@ impl Default for FederationSpec {
             failover_after: FailoverAfter::DEFAULT,
             returns: ReturnPolicy::New,
             avoid_disruption: true,
+            rollout: ReleaseSpec::default(),
         }
     }
 }

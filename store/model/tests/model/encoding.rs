@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use crate::journal_sample::{
     endpoint_full, federated_row, journal_calls, journal_values, member_row, merged_row, node_load,
 };
+use borough_model::federation::{CellSilence, KeptSide, ReleasePhase};
 use borough_model::id::{
     FederatedJobId, GangId, Incarnation, JobId, MemberId, MergedServiceId, NodeId, RequestId, TaskId,
 };
@@ -30,6 +31,7 @@ use borough_model::task::{
 use minicbor::{Decode, Encode};
 use serde_json::Value;
 
+use crate::federation::sample::{federation_full, release_full};
 use crate::resize::{refusals, resize_full};
 use crate::rollout::{changes_full, moves_full, rollout_full};
 use crate::sample::{END_REASONS, array_of, elements, example_file, file_spec, hex, name, spec, unhex};
@@ -366,6 +368,9 @@ fn samples() -> Vec<Sample> {
         sample("endpoint", &endpoint_full()),
         sample("gang_row", &gang),
         sample("merged_service_row", &merged_row()),
+        sample("federation_spec", &federation_full()),
+        sample("release_state", &release_full()),
+        sample("cell_silence", &CellSilence { member: MemberId(3), observed_ms: 65_000 }),
         sample("journal_entry", &journal()),
         sample("journal_entry.values", &journal_values(journal())),
         sample("journal_entry.calls", &journal_calls(journal())),
@@ -393,6 +398,8 @@ fn samples() -> Vec<Sample> {
         sample("enum.resize_signal", &ResizeSignal::NAMES.map(|(_, signal)| signal).to_vec()),
         sample("enum.resize_refused", &refusals()),
         sample("enum.helper_phase", &HelperPhase::NAMES.map(|(_, phase)| phase).to_vec()),
+        sample("enum.release_phase", &ReleasePhase::NAMES.map(|(_, phase)| phase).to_vec()),
+        sample("enum.kept_side", &vec![KeptSide::Returned, KeptSide::Others]),
         sample("enum.helper_state", &vec![HelperState::Waiting, HelperState::Running, HelperState::Ended]),
     ]
 }

@@ -9,6 +9,7 @@ from .audit import *
 from .task import *
 from .job import *
 from .cell import *
+from .federated import *
 from .member import *
 from .merged import *
 from .name import *
@@ -35,6 +36,7 @@ __all__ = [
     "CellLoad",
     "CellSettings",
     "CellState",
+    "CellsReason",
     "Change",
     "CommandProbe",
     "Constraint",
@@ -51,6 +53,10 @@ __all__ = [
     "Exit",
     "Explanation",
     "FailureDomains",
+    "FederatedJob",
+    "FederatedJobState",
+    "FederatedJobVersion",
+    "FederatedPart",
     "FieldChange",
     "FilterLoss",
     "GangTopology",
@@ -92,6 +98,7 @@ __all__ = [
     "NodeState",
     "NumaDomain",
     "OnFailure",
+    "PartRollout",
     "Plan",
     "PlannedNeed",
     "PlannedPlacement",
@@ -218,6 +225,10 @@ RECORDS: dict[str, type[Record]] = {
     "borough.v1.FailureDomains": FailureDomains,
     "borough.v1.SchedulerWorker": SchedulerWorker,
     "borough.v1.WorkerStats": WorkerStats,
+    "borough.v1.FederatedPart": FederatedPart,
+    "borough.v1.CellsReason": CellsReason,
+    "borough.v1.FederatedJob": FederatedJob,
+    "borough.v1.FederatedJobVersion": FederatedJobVersion,
     "borough.v1.MemberReport": MemberReport,
     "borough.v1.Member": Member,
     "borough.v1.MergedService": MergedService,
@@ -267,6 +278,8 @@ ENUMS: dict[str, type[OpenEnum]] = {
     "borough.v1.OrderRolloutRequest.Order": RolloutOrder,
     "borough.v1.PlannedNeed.Need": Need,
     "borough.v1.CellState": CellState,
+    "borough.v1.FederatedJobState": FederatedJobState,
+    "borough.v1.PartRollout": PartRollout,
     "borough.v1.MemberHealth": MemberHealth,
     "borough.v1.NodeState": NodeState,
     "borough.v1.NodeCondition": NodeCondition,

@@ -1033,17 +1033,19 @@ class TaskCounts(_message.Message):
     ) -> None: ...
 
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("context", "cell", "spec", "expected_revision", "expected_job")
+    __slots__ = ("context", "cell", "spec", "expected_revision", "expected_job", "expected_absent")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_JOB_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_ABSENT_FIELD_NUMBER: _ClassVar[int]
     context: _common_pb2.RequestContext
     cell: str
     spec: JobSpec
     expected_revision: int
     expected_job: str
+    expected_absent: bool
     def __init__(
         self,
         context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
@@ -1051,6 +1053,7 @@ class SubmitJobRequest(_message.Message):
         spec: _Optional[_Union[JobSpec, _Mapping]] = ...,
         expected_revision: _Optional[int] = ...,
         expected_job: _Optional[str] = ...,
+        expected_absent: bool = ...,
     ) -> None: ...
 
 class SubmitJobResponse(_message.Message):

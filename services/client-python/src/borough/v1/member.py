@@ -87,3 +87,5 @@ class Member(Record):
     """What the cell has last reported; absent: it never has."""
     report_age_ms: int = 0
     """How old the report is, milliseconds; 0 without one."""
+    draining: bool = False
+    """Its federated tasks go to other cells, as far as those have room. It gets no new ones."""

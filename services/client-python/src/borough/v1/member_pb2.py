@@ -21,7 +21,7 @@ from borough.v1 import common_pb2 as borough_dot_v1_dot_common__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x17\x62orough/v1/member.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\xc5\x01\n\x0cMemberReport\x12\x13\n\x0bstore_epoch\x18\x01 \x01(\x04\x12\r\n\x05nodes\x18\x02 \x01(\r\x12\x13\n\x0bnodes_ready\x18\x03 \x01(\r\x12\'\n\x08\x63\x61pacity\x18\x04 \x01(\x0b\x32\x15.borough.v1.Resources\x12#\n\x04used\x18\x05 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x0c\n\x04jobs\x18\x06 \x01(\r\x12\x0f\n\x07running\x18\x07 \x01(\r\x12\x0f\n\x07pending\x18\x08 \x01(\r"\xfb\x02\n\x06Member\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\x10\n\x08gateways\x18\x02 \x03(\t\x12.\n\x06labels\x18\x03 \x03(\x0b\x32\x1e.borough.v1.Member.LabelsEntry\x12\x10\n\x08\x63ordoned\x18\x04 \x01(\x08\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x11\n\tjoined_ms\x18\x06 \x01(\x03\x12\x12\n\nchanged_ms\x18\x07 \x01(\x03\x12\x12\n\nchanged_by\x18\x08 \x01(\t\x12(\n\x06health\x18\t \x01(\x0e\x32\x18.borough.v1.MemberHealth\x12\x17\n\x0fhealth_since_ms\x18\n \x01(\x03\x12\x0f\n\x07problem\x18\x0b \x01(\t\x12(\n\x06report\x18\x0c \x01(\x0b\x32\x18.borough.v1.MemberReport\x12\x15\n\rreport_age_ms\x18\r \x01(\x04\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"y\n\x12ListMembersRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12(\n\x08selector\x18\x03 \x03(\x0b\x32\x16.borough.v1.LabelMatch":\n\x13ListMembersResponse\x12#\n\x07members\x18\x01 \x03(\x0b\x32\x12.borough.v1.Member"]\n\x10GetMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t"7\n\x11GetMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member"\xda\x01\n\x11JoinMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x10\n\x08gateways\x18\x04 \x03(\t\x12\x39\n\x06labels\x18\x05 \x03(\x0b\x32).borough.v1.JoinMemberRequest.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"8\n\x12JoinMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member"\xb5\x02\n\x13\x43hangeMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x10\n\x08gateways\x18\x04 \x03(\t\x12;\n\x06labels\x18\x05 \x03(\x0b\x32+.borough.v1.ChangeMemberRequest.LabelsEntry\x12\x16\n\x0elabels_removed\x18\x06 \x03(\t\x12\x15\n\x08\x63ordoned\x18\x07 \x01(\x08H\x00\x88\x01\x01\x12\x19\n\x11\x65xpected_revision\x18\x08 \x01(\x04\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_cordoned":\n\x14\x43hangeMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member"`\n\x13RemoveMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t":\n\x14RemoveMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member*\xd7\x01\n\x0cMemberHealth\x12\x1d\n\x19MEMBER_HEALTH_UNSPECIFIED\x10\x00\x12\x19\n\x15MEMBER_HEALTH_CURRENT\x10\x01\x12\x1c\n\x18MEMBER_HEALTH_NOT_LOOKED\x10\x02\x12\x1b\n\x17MEMBER_HEALTH_UNWATCHED\x10\x03\x12\x18\n\x14MEMBER_HEALTH_SILENT\x10\x04\x12\x19\n\x15MEMBER_HEALTH_REFUSED\x10\x05\x12\x1d\n\x19MEMBER_HEALTH_OLDER_STORE\x10\x06\x32\x9c\x03\n\rMemberService\x12N\n\x0bListMembers\x12\x1e.borough.v1.ListMembersRequest\x1a\x1f.borough.v1.ListMembersResponse\x12H\n\tGetMember\x12\x1c.borough.v1.GetMemberRequest\x1a\x1d.borough.v1.GetMemberResponse\x12K\n\nJoinMember\x12\x1d.borough.v1.JoinMemberRequest\x1a\x1e.borough.v1.JoinMemberResponse\x12Q\n\x0c\x43hangeMember\x12\x1f.borough.v1.ChangeMemberRequest\x1a .borough.v1.ChangeMemberResponse\x12Q\n\x0cRemoveMember\x12\x1f.borough.v1.RemoveMemberRequest\x1a .borough.v1.RemoveMemberResponseb\x06proto3'
+    b'\n\x17\x62orough/v1/member.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\xc5\x01\n\x0cMemberReport\x12\x13\n\x0bstore_epoch\x18\x01 \x01(\x04\x12\r\n\x05nodes\x18\x02 \x01(\r\x12\x13\n\x0bnodes_ready\x18\x03 \x01(\r\x12\'\n\x08\x63\x61pacity\x18\x04 \x01(\x0b\x32\x15.borough.v1.Resources\x12#\n\x04used\x18\x05 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x0c\n\x04jobs\x18\x06 \x01(\r\x12\x0f\n\x07running\x18\x07 \x01(\r\x12\x0f\n\x07pending\x18\x08 \x01(\r"\x8d\x03\n\x06Member\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\x10\n\x08gateways\x18\x02 \x03(\t\x12.\n\x06labels\x18\x03 \x03(\x0b\x32\x1e.borough.v1.Member.LabelsEntry\x12\x10\n\x08\x63ordoned\x18\x04 \x01(\x08\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x11\n\tjoined_ms\x18\x06 \x01(\x03\x12\x12\n\nchanged_ms\x18\x07 \x01(\x03\x12\x12\n\nchanged_by\x18\x08 \x01(\t\x12(\n\x06health\x18\t \x01(\x0e\x32\x18.borough.v1.MemberHealth\x12\x17\n\x0fhealth_since_ms\x18\n \x01(\x03\x12\x0f\n\x07problem\x18\x0b \x01(\t\x12(\n\x06report\x18\x0c \x01(\x0b\x32\x18.borough.v1.MemberReport\x12\x15\n\rreport_age_ms\x18\r \x01(\x04\x12\x10\n\x08\x64raining\x18\x0e \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"y\n\x12ListMembersRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12(\n\x08selector\x18\x03 \x03(\x0b\x32\x16.borough.v1.LabelMatch":\n\x13ListMembersResponse\x12#\n\x07members\x18\x01 \x03(\x0b\x32\x12.borough.v1.Member"]\n\x10GetMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t"7\n\x11GetMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member"\xda\x01\n\x11JoinMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x10\n\x08gateways\x18\x04 \x03(\t\x12\x39\n\x06labels\x18\x05 \x03(\x0b\x32).borough.v1.JoinMemberRequest.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"8\n\x12JoinMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member"\xd9\x02\n\x13\x43hangeMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x10\n\x08gateways\x18\x04 \x03(\t\x12;\n\x06labels\x18\x05 \x03(\x0b\x32+.borough.v1.ChangeMemberRequest.LabelsEntry\x12\x16\n\x0elabels_removed\x18\x06 \x03(\t\x12\x15\n\x08\x63ordoned\x18\x07 \x01(\x08H\x00\x88\x01\x01\x12\x19\n\x11\x65xpected_revision\x18\x08 \x01(\x04\x12\x15\n\x08\x64raining\x18\t \x01(\x08H\x01\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_cordonedB\x0b\n\t_draining":\n\x14\x43hangeMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member"`\n\x13RemoveMemberRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t":\n\x14RemoveMemberResponse\x12"\n\x06member\x18\x01 \x01(\x0b\x32\x12.borough.v1.Member*\xd7\x01\n\x0cMemberHealth\x12\x1d\n\x19MEMBER_HEALTH_UNSPECIFIED\x10\x00\x12\x19\n\x15MEMBER_HEALTH_CURRENT\x10\x01\x12\x1c\n\x18MEMBER_HEALTH_NOT_LOOKED\x10\x02\x12\x1b\n\x17MEMBER_HEALTH_UNWATCHED\x10\x03\x12\x18\n\x14MEMBER_HEALTH_SILENT\x10\x04\x12\x19\n\x15MEMBER_HEALTH_REFUSED\x10\x05\x12\x1d\n\x19MEMBER_HEALTH_OLDER_STORE\x10\x06\x32\x9c\x03\n\rMemberService\x12N\n\x0bListMembers\x12\x1e.borough.v1.ListMembersRequest\x1a\x1f.borough.v1.ListMembersResponse\x12H\n\tGetMember\x12\x1c.borough.v1.GetMemberRequest\x1a\x1d.borough.v1.GetMemberResponse\x12K\n\nJoinMember\x12\x1d.borough.v1.JoinMemberRequest\x1a\x1e.borough.v1.JoinMemberResponse\x12Q\n\x0c\x43hangeMember\x12\x1f.borough.v1.ChangeMemberRequest\x1a .borough.v1.ChangeMemberResponse\x12Q\n\x0cRemoveMember\x12\x1f.borough.v1.RemoveMemberRequest\x1a .borough.v1.RemoveMemberResponseb\x06proto3'
 )
 
 _globals = globals()
@@ -35,38 +35,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_JOINMEMBERREQUEST_LABELSENTRY"]._serialized_options = b"8\001"
     _globals["_CHANGEMEMBERREQUEST_LABELSENTRY"]._loaded_options = None
     _globals["_CHANGEMEMBERREQUEST_LABELSENTRY"]._serialized_options = b"8\001"
-    _globals["_MEMBERHEALTH"]._serialized_start = 1791
-    _globals["_MEMBERHEALTH"]._serialized_end = 2006
+    _globals["_MEMBERHEALTH"]._serialized_start = 1845
+    _globals["_MEMBERHEALTH"]._serialized_end = 2060
     _globals["_MEMBERREPORT"]._serialized_start = 65
     _globals["_MEMBERREPORT"]._serialized_end = 262
     _globals["_MEMBER"]._serialized_start = 265
-    _globals["_MEMBER"]._serialized_end = 644
-    _globals["_MEMBER_LABELSENTRY"]._serialized_start = 599
-    _globals["_MEMBER_LABELSENTRY"]._serialized_end = 644
-    _globals["_LISTMEMBERSREQUEST"]._serialized_start = 646
-    _globals["_LISTMEMBERSREQUEST"]._serialized_end = 767
-    _globals["_LISTMEMBERSRESPONSE"]._serialized_start = 769
-    _globals["_LISTMEMBERSRESPONSE"]._serialized_end = 827
-    _globals["_GETMEMBERREQUEST"]._serialized_start = 829
-    _globals["_GETMEMBERREQUEST"]._serialized_end = 922
-    _globals["_GETMEMBERRESPONSE"]._serialized_start = 924
-    _globals["_GETMEMBERRESPONSE"]._serialized_end = 979
-    _globals["_JOINMEMBERREQUEST"]._serialized_start = 982
-    _globals["_JOINMEMBERREQUEST"]._serialized_end = 1200
-    _globals["_JOINMEMBERREQUEST_LABELSENTRY"]._serialized_start = 599
-    _globals["_JOINMEMBERREQUEST_LABELSENTRY"]._serialized_end = 644
-    _globals["_JOINMEMBERRESPONSE"]._serialized_start = 1202
-    _globals["_JOINMEMBERRESPONSE"]._serialized_end = 1258
-    _globals["_CHANGEMEMBERREQUEST"]._serialized_start = 1261
-    _globals["_CHANGEMEMBERREQUEST"]._serialized_end = 1570
-    _globals["_CHANGEMEMBERREQUEST_LABELSENTRY"]._serialized_start = 599
-    _globals["_CHANGEMEMBERREQUEST_LABELSENTRY"]._serialized_end = 644
-    _globals["_CHANGEMEMBERRESPONSE"]._serialized_start = 1572
-    _globals["_CHANGEMEMBERRESPONSE"]._serialized_end = 1630
-    _globals["_REMOVEMEMBERREQUEST"]._serialized_start = 1632
-    _globals["_REMOVEMEMBERREQUEST"]._serialized_end = 1728
-    _globals["_REMOVEMEMBERRESPONSE"]._serialized_start = 1730
-    _globals["_REMOVEMEMBERRESPONSE"]._serialized_end = 1788
-    _globals["_MEMBERSERVICE"]._serialized_start = 2009
-    _globals["_MEMBERSERVICE"]._serialized_end = 2421
+    _globals["_MEMBER"]._serialized_end = 662
+    _globals["_MEMBER_LABELSENTRY"]._serialized_start = 617
+    _globals["_MEMBER_LABELSENTRY"]._serialized_end = 662
+    _globals["_LISTMEMBERSREQUEST"]._serialized_start = 664
+    _globals["_LISTMEMBERSREQUEST"]._serialized_end = 785
+    _globals["_LISTMEMBERSRESPONSE"]._serialized_start = 787
+    _globals["_LISTMEMBERSRESPONSE"]._serialized_end = 845
+    _globals["_GETMEMBERREQUEST"]._serialized_start = 847
+    _globals["_GETMEMBERREQUEST"]._serialized_end = 940
+    _globals["_GETMEMBERRESPONSE"]._serialized_start = 942
+    _globals["_GETMEMBERRESPONSE"]._serialized_end = 997
+    _globals["_JOINMEMBERREQUEST"]._serialized_start = 1000
+    _globals["_JOINMEMBERREQUEST"]._serialized_end = 1218
+    _globals["_JOINMEMBERREQUEST_LABELSENTRY"]._serialized_start = 617
+    _globals["_JOINMEMBERREQUEST_LABELSENTRY"]._serialized_end = 662
+    _globals["_JOINMEMBERRESPONSE"]._serialized_start = 1220
+    _globals["_JOINMEMBERRESPONSE"]._serialized_end = 1276
+    _globals["_CHANGEMEMBERREQUEST"]._serialized_start = 1279
+    _globals["_CHANGEMEMBERREQUEST"]._serialized_end = 1624
+    _globals["_CHANGEMEMBERREQUEST_LABELSENTRY"]._serialized_start = 617
+    _globals["_CHANGEMEMBERREQUEST_LABELSENTRY"]._serialized_end = 662
+    _globals["_CHANGEMEMBERRESPONSE"]._serialized_start = 1626
+    _globals["_CHANGEMEMBERRESPONSE"]._serialized_end = 1684
+    _globals["_REMOVEMEMBERREQUEST"]._serialized_start = 1686
+    _globals["_REMOVEMEMBERREQUEST"]._serialized_end = 1782
+    _globals["_REMOVEMEMBERRESPONSE"]._serialized_start = 1784
+    _globals["_REMOVEMEMBERRESPONSE"]._serialized_end = 1842
+    _globals["_MEMBERSERVICE"]._serialized_start = 2063
+    _globals["_MEMBERSERVICE"]._serialized_end = 2475
 # @@protoc_insertion_point(module_scope)

@@ -71,6 +71,7 @@ class Member(_message.Message):
         "problem",
         "report",
         "report_age_ms",
+        "draining",
     )
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -93,6 +94,7 @@ class Member(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     REPORT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     cell: str
     gateways: _containers.RepeatedScalarFieldContainer[str]
     labels: _containers.ScalarMap[str, str]
@@ -106,6 +108,7 @@ class Member(_message.Message):
     problem: str
     report: MemberReport
     report_age_ms: int
+    draining: bool
     def __init__(
         self,
         cell: _Optional[str] = ...,
@@ -121,6 +124,7 @@ class Member(_message.Message):
         problem: _Optional[str] = ...,
         report: _Optional[_Union[MemberReport, _Mapping]] = ...,
         report_age_ms: _Optional[int] = ...,
+        draining: bool = ...,
     ) -> None: ...
 
 class ListMembersRequest(_message.Message):
@@ -201,7 +205,17 @@ class JoinMemberResponse(_message.Message):
     def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ...) -> None: ...
 
 class ChangeMemberRequest(_message.Message):
-    __slots__ = ("context", "cell", "member", "gateways", "labels", "labels_removed", "cordoned", "expected_revision")
+    __slots__ = (
+        "context",
+        "cell",
+        "member",
+        "gateways",
+        "labels",
+        "labels_removed",
+        "cordoned",
+        "expected_revision",
+        "draining",
+    )
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +232,7 @@ class ChangeMemberRequest(_message.Message):
     LABELS_REMOVED_FIELD_NUMBER: _ClassVar[int]
     CORDONED_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     context: _common_pb2.RequestContext
     cell: str
     member: str
@@ -226,6 +241,7 @@ class ChangeMemberRequest(_message.Message):
     labels_removed: _containers.RepeatedScalarFieldContainer[str]
     cordoned: bool
     expected_revision: int
+    draining: bool
     def __init__(
         self,
         context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
@@ -236,6 +252,7 @@ class ChangeMemberRequest(_message.Message):
         labels_removed: _Optional[_Iterable[str]] = ...,
         cordoned: bool = ...,
         expected_revision: _Optional[int] = ...,
+        draining: bool = ...,
     ) -> None: ...
 
 class ChangeMemberResponse(_message.Message):

@@ -7,6 +7,7 @@ from . import (
     access_pb2,
     audit_pb2,
     cell_pb2,
+    federated_pb2,
     job_pb2,
     member_pb2,
     merged_pb2,
@@ -54,6 +55,41 @@ GET_JOB_HISTORY = Method(
 LIST_CELLS = Method("/borough.v1.CellService/ListCells", cell_pb2.ListCellsRequest, cell_pb2.ListCellsResponse)
 GET_CELL = Method("/borough.v1.CellService/GetCell", cell_pb2.GetCellRequest, cell_pb2.GetCellResponse)
 UPDATE_CELL = Method("/borough.v1.CellService/UpdateCell", cell_pb2.UpdateCellRequest, cell_pb2.UpdateCellResponse)
+RUN_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/RunFederatedJob",
+    federated_pb2.RunFederatedJobRequest,
+    federated_pb2.RunFederatedJobResponse,
+)
+LIST_FEDERATED_JOBS = Method(
+    "/borough.v1.FederatedService/ListFederatedJobs",
+    federated_pb2.ListFederatedJobsRequest,
+    federated_pb2.ListFederatedJobsResponse,
+)
+GET_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/GetFederatedJob",
+    federated_pb2.GetFederatedJobRequest,
+    federated_pb2.GetFederatedJobResponse,
+)
+SCALE_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/ScaleFederatedJob",
+    federated_pb2.ScaleFederatedJobRequest,
+    federated_pb2.ScaleFederatedJobResponse,
+)
+STOP_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/StopFederatedJob",
+    federated_pb2.StopFederatedJobRequest,
+    federated_pb2.StopFederatedJobResponse,
+)
+FORGET_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/ForgetFederatedJob",
+    federated_pb2.ForgetFederatedJobRequest,
+    federated_pb2.ForgetFederatedJobResponse,
+)
+GET_FEDERATED_JOB_HISTORY = Method(
+    "/borough.v1.FederatedService/GetFederatedJobHistory",
+    federated_pb2.GetFederatedJobHistoryRequest,
+    federated_pb2.GetFederatedJobHistoryResponse,
+)
 LIST_MEMBERS = Method(
     "/borough.v1.MemberService/ListMembers", member_pb2.ListMembersRequest, member_pb2.ListMembersResponse
 )

@@ -221,7 +221,7 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
 
 /// The problem of a field that was read.
 pub(crate) fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
-    let of_spec = file_path(&error.path);
+    let of_spec = file_path(reader, &error.path);
     let path = reader.shown(&of_spec);
     if reader.unread.covers(&of_spec) || reader.unread.covers(&path) {
         return None;
@@ -242,7 +242,7 @@ fn is_measured(path: &str) -> bool {
 }
 
 /// The path in the file of a field of the spec. A field of the file has no unit in its name.
-fn file_path(path: &str) -> String {
+fn file_path(reader: &FieldReader, path: &str) -> String {
     /// Fields of messages that are read by hand.
     const RENAMED: [(&str, &str); 9] = [
         ("deadline_ms", "deadline"),
@@ -263,8 +263,9 @@ fn file_path(path: &str) -> String {
         let by_hand = RENAMED.iter().find(|(stored, _)| *stored == name).map(|(_, file)| *file);
         let file =
             field.map(|field| field.file).or_else(|| by_hand.filter(|_| !named.is_empty())).unwrap_or(name);
+        let part = if named.is_empty() { reader.part_fields(name) } else { None };
         named.push(format!("{file}{index}"));
-        known = field.and_then(|field| field.inner);
+        known = field.and_then(|field| field.inner).or(part);
     }
     named.join(".")
 }

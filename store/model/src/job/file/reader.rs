@@ -9,10 +9,10 @@ use crate::unread::UnreadFields;
 
 use super::duration::duration_ms;
 use super::foreign_field::{OwnField, own_field};
-use super::path_within;
 use super::problem::{Position, Problem};
 use super::suggest::nearest;
 use super::tree::{TreeKey, TreeNode, TreeValue, duplicates};
+use super::{FieldInfo, path_within};
 
 /// Most characters of a refused name that are shown.
 const NAME_SHOWN_MAX: usize = 80;
@@ -30,6 +30,8 @@ pub(crate) struct FieldReader {
     stand_ins: usize,
     /// Fields that this file need not have.
     optional: Vec<&'static str>,
+    /// A part of the file beside the job: its name, and its fields.
+    part: Option<(&'static str, &'static [FieldInfo])>,
 }
 
 /// What the file has at a path.
@@ -90,6 +92,16 @@ impl FieldReader {
     /// Has fields be optional that are required in other files.
     pub(crate) fn optional(&mut self, paths: &[&'static str]) {
         self.optional.extend_from_slice(paths);
+    }
+
+    /// Has a part beside the job, so that its fields keep their names in problems.
+    pub(crate) fn part(&mut self, name: &'static str, fields: &'static [FieldInfo]) {
+        self.part = Some((name, fields));
+    }
+
+    /// The fields of the part with this name.
+    pub(crate) fn part_fields(&self, name: &str) -> Option<&'static [FieldInfo]> {
+        self.part.filter(|(part, _)| *part == name).map(|(_, fields)| fields)
     }
 
     /// Records a missing field.

@@ -2,6 +2,9 @@
 
 mod complaint;
 mod example;
+mod failover;
 mod property;
-mod sample;
+mod release;
+pub(crate) mod sample;
+mod settle;
 mod spec;

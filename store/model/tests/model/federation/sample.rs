@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::federation::{CellFacts, CellReason, FederatedJob, FederationSpec, Split};
+use borough_model::federation::{
+    CellFacts, CellReason, FailedCell, FederatedJob, FederationSpec, ReleasePhase, ReleaseState, Split,
+};
 use borough_model::job::file::TreeNode;
 use serde_json::{Value, json};
 
@@ -25,6 +27,47 @@ pub(super) fn read(file: &Value) -> Result<FederatedJob, Vec<String>> {
 pub(super) fn spec(federation: Value) -> FederationSpec {
     let file = file(federation);
     read(&file).unwrap_or_else(|problems| panic!("{problems:?}\n{file:#}")).federation
+}
+
+/// A part with every field.
+pub(crate) fn federation_full() -> FederationSpec {
+    spec(json!({
+        "cells": ["b", "a"],
+        "where": ["region=eu", "tier!=test"],
+        "groups": [{"cells": ["b"], "where": ["zone=z1"]}, {"where": ["zone!=z1"]}],
+        "split": "weight",
+        "weights": {"a": 3},
+        "cell_min": 1,
+        "cell_max": 3,
+        "limits": {"a": {"min": 2, "max": 4}},
+        "spread": [{"by": "region", "min": 1, "max": 2}],
+        "tolerations": [{"taint": "t", "value": "v", "effect": "no_execute"}],
+        "away_from": ["other"],
+        "overrides": {"a": {"task": {"environment": {"ZONE": "a"}}}},
+        "failover_after": "10m",
+        "returns": "keep_older",
+        "avoid_disruption": false,
+        "rollout": {
+            "stages": [{"cells": ["a"], "where": ["zone=z1"], "prove": "10m", "at_once": 2, "approve": true}],
+            "failures_max": 1,
+            "revert": true
+        }
+    }))
+}
+
+/// The release of a job with every field.
+pub(crate) fn release_full() -> ReleaseState {
+    ReleaseState {
+        version: 7,
+        from: 5,
+        phase: ReleasePhase::Rolling,
+        stage: 1,
+        stands_since_ms: Some(1_700_000_000_000),
+        approved: [0, 1].into(),
+        paused: true,
+        failed: vec![FailedCell { cell: name("a"), why: "task 0 fails".to_owned() }],
+        unproven: true,
+    }
 }
 
 /// A cell with room for so many more tasks, and so many that run.

@@ -156,6 +156,8 @@ export const CellsReasonSchema: GenMessage<CellsReason> = /*@__PURE__*/
   messageDesc(file_borough_v1_federated, 1);
 
 /**
+ * A job whose tasks a federation divides among cells, with what has become of it.
+ *
  * @generated from message borough.v1.FederatedJob
  */
 export type FederatedJob = Message<"borough.v1.FederatedJob"> & {
@@ -683,6 +685,8 @@ export const GetFederatedJobHistoryRequestSchema: GenMessage<GetFederatedJobHist
   messageDesc(file_borough_v1_federated, 15);
 
 /**
+ * A version of a federated job.
+ *
  * @generated from message borough.v1.FederatedJobVersion
  */
 export type FederatedJobVersion = Message<"borough.v1.FederatedJobVersion"> & {

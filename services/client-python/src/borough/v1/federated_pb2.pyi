@@ -1,0 +1,409 @@
+from borough.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FederatedJobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FEDERATED_JOB_STATE_UNSPECIFIED: _ClassVar[FederatedJobState]
+    FEDERATED_JOB_STATE_ACTIVE: _ClassVar[FederatedJobState]
+    FEDERATED_JOB_STATE_STOPPING: _ClassVar[FederatedJobState]
+    FEDERATED_JOB_STATE_STOPPED: _ClassVar[FederatedJobState]
+
+class PartRollout(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PART_ROLLOUT_UNSPECIFIED: _ClassVar[PartRollout]
+    PART_ROLLOUT_ROLLING: _ClassVar[PartRollout]
+    PART_ROLLOUT_DONE: _ClassVar[PartRollout]
+    PART_ROLLOUT_FAILED: _ClassVar[PartRollout]
+
+FEDERATED_JOB_STATE_UNSPECIFIED: FederatedJobState
+FEDERATED_JOB_STATE_ACTIVE: FederatedJobState
+FEDERATED_JOB_STATE_STOPPING: FederatedJobState
+FEDERATED_JOB_STATE_STOPPED: FederatedJobState
+PART_ROLLOUT_UNSPECIFIED: PartRollout
+PART_ROLLOUT_ROLLING: PartRollout
+PART_ROLLOUT_DONE: PartRollout
+PART_ROLLOUT_FAILED: PartRollout
+
+class FederatedPart(_message.Message):
+    __slots__ = (
+        "cell",
+        "count",
+        "target",
+        "version",
+        "arrived",
+        "job_id",
+        "running",
+        "healthy",
+        "pending",
+        "succeeded",
+        "failed",
+        "rollout",
+        "seen_ms",
+        "problem",
+        "problem_since_ms",
+        "failed_over_ms",
+    )
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_FIELD_NUMBER: _ClassVar[int]
+    SEEN_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_OVER_MS_FIELD_NUMBER: _ClassVar[int]
+    cell: str
+    count: int
+    target: int
+    version: int
+    arrived: bool
+    job_id: str
+    running: int
+    healthy: int
+    pending: int
+    succeeded: int
+    failed: int
+    rollout: PartRollout
+    seen_ms: int
+    problem: str
+    problem_since_ms: int
+    failed_over_ms: int
+    def __init__(
+        self,
+        cell: _Optional[str] = ...,
+        count: _Optional[int] = ...,
+        target: _Optional[int] = ...,
+        version: _Optional[int] = ...,
+        arrived: bool = ...,
+        job_id: _Optional[str] = ...,
+        running: _Optional[int] = ...,
+        healthy: _Optional[int] = ...,
+        pending: _Optional[int] = ...,
+        succeeded: _Optional[int] = ...,
+        failed: _Optional[int] = ...,
+        rollout: _Optional[_Union[PartRollout, str]] = ...,
+        seen_ms: _Optional[int] = ...,
+        problem: _Optional[str] = ...,
+        problem_since_ms: _Optional[int] = ...,
+        failed_over_ms: _Optional[int] = ...,
+    ) -> None: ...
+
+class CellsReason(_message.Message):
+    __slots__ = ("words", "cells")
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    words: str
+    cells: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, words: _Optional[str] = ..., cells: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FederatedJob(_message.Message):
+    __slots__ = (
+        "id",
+        "user",
+        "name",
+        "state",
+        "count",
+        "version",
+        "revision",
+        "submitted_ms",
+        "changed_ms",
+        "changed_by",
+        "divided_revision",
+        "unplaced",
+        "shortfall",
+        "cells",
+        "running",
+        "healthy",
+        "pending",
+        "parts",
+        "reasons",
+        "divided_ms",
+    )
+    ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_MS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_MS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_BY_FIELD_NUMBER: _ClassVar[int]
+    DIVIDED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    UNPLACED_FIELD_NUMBER: _ClassVar[int]
+    SHORTFALL_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    DIVIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    user: str
+    name: str
+    state: FederatedJobState
+    count: int
+    version: int
+    revision: int
+    submitted_ms: int
+    changed_ms: int
+    changed_by: str
+    divided_revision: int
+    unplaced: int
+    shortfall: str
+    cells: int
+    running: int
+    healthy: int
+    pending: int
+    parts: _containers.RepeatedCompositeFieldContainer[FederatedPart]
+    reasons: _containers.RepeatedCompositeFieldContainer[CellsReason]
+    divided_ms: int
+    def __init__(
+        self,
+        id: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        state: _Optional[_Union[FederatedJobState, str]] = ...,
+        count: _Optional[int] = ...,
+        version: _Optional[int] = ...,
+        revision: _Optional[int] = ...,
+        submitted_ms: _Optional[int] = ...,
+        changed_ms: _Optional[int] = ...,
+        changed_by: _Optional[str] = ...,
+        divided_revision: _Optional[int] = ...,
+        unplaced: _Optional[int] = ...,
+        shortfall: _Optional[str] = ...,
+        cells: _Optional[int] = ...,
+        running: _Optional[int] = ...,
+        healthy: _Optional[int] = ...,
+        pending: _Optional[int] = ...,
+        parts: _Optional[_Iterable[_Union[FederatedPart, _Mapping]]] = ...,
+        reasons: _Optional[_Iterable[_Union[CellsReason, _Mapping]]] = ...,
+        divided_ms: _Optional[int] = ...,
+    ) -> None: ...
+
+class RunFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name", "job_file", "expected_revision")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_FILE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    job_file: str
+    expected_revision: int
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        job_file: _Optional[str] = ...,
+        expected_revision: _Optional[int] = ...,
+    ) -> None: ...
+
+class RunFederatedJobResponse(_message.Message):
+    __slots__ = ("job", "changed")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    changed: bool
+    def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ..., changed: bool = ...) -> None: ...
+
+class ListFederatedJobsRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "stopped", "page", "member")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    stopped: bool
+    page: _common_pb2.PageRequest
+    member: str
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        stopped: bool = ...,
+        page: _Optional[_Union[_common_pb2.PageRequest, _Mapping]] = ...,
+        member: _Optional[str] = ...,
+    ) -> None: ...
+
+class ListFederatedJobsResponse(_message.Message):
+    __slots__ = ("jobs", "next_page")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[FederatedJob]
+    next_page: str
+    def __init__(
+        self, jobs: _Optional[_Iterable[_Union[FederatedJob, _Mapping]]] = ..., next_page: _Optional[str] = ...
+    ) -> None: ...
+
+class GetFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+    ) -> None: ...
+
+class GetFederatedJobResponse(_message.Message):
+    __slots__ = ("job", "job_file")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    JOB_FILE_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    job_file: str
+    def __init__(
+        self, job: _Optional[_Union[FederatedJob, _Mapping]] = ..., job_file: _Optional[str] = ...
+    ) -> None: ...
+
+class ScaleFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name", "count")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    count: int
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        count: _Optional[int] = ...,
+    ) -> None: ...
+
+class ScaleFederatedJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ...) -> None: ...
+
+class StopFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+    ) -> None: ...
+
+class StopFederatedJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ...) -> None: ...
+
+class ForgetFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+    ) -> None: ...
+
+class ForgetFederatedJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ...) -> None: ...
+
+class GetFederatedJobHistoryRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+    ) -> None: ...
+
+class FederatedJobVersion(_message.Message):
+    __slots__ = ("version", "at_ms", "by", "job_file")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    JOB_FILE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    at_ms: int
+    by: str
+    job_file: str
+    def __init__(
+        self,
+        version: _Optional[int] = ...,
+        at_ms: _Optional[int] = ...,
+        by: _Optional[str] = ...,
+        job_file: _Optional[str] = ...,
+    ) -> None: ...
+
+class GetFederatedJobHistoryResponse(_message.Message):
+    __slots__ = ("versions",)
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    versions: _containers.RepeatedCompositeFieldContainer[FederatedJobVersion]
+    def __init__(self, versions: _Optional[_Iterable[_Union[FederatedJobVersion, _Mapping]]] = ...) -> None: ...
