@@ -246,10 +246,11 @@ impl AskedFor<'_> {
         let Self { cell, method, owner } = *self;
         let action = method.split_once('/').map_or(method, |(_, name)| name);
         let of = owner.map(|owner| format!(" of {owner}")).unwrap_or_default();
+        // The administrator who runs the command may have another default cell, so each command names this one.
         let next = match refused {
             AccessRefused::Missing { own_only: true, right: Right::Read, user } if owner.is_none() => {
                 match action {
-                    "ListQuotas" => "see your own: borough quota status".to_owned(),
+                    "ListQuotas" => format!("see your own: borough quota status --cell {cell}"),
                     // A watch of everything is of a program, or of a command that has no such option.
                     "Watch" => "watch one of your jobs, by its user and name".to_owned(),
                     "ListEvents" => "name one of your jobs: --job NAME".to_owned(),
@@ -257,19 +258,24 @@ impl AskedFor<'_> {
                 }
             }
             AccessRefused::Missing { user, right, .. } => {
-                format!("an administrator gives it: borough auth grant user/{user} --allow {right}")
+                format!(
+                    "an administrator gives it: borough auth grant user/{user} --allow {right} --cell {cell}"
+                )
             }
             AccessRefused::Nothing { user } => {
-                format!("an administrator gives one: borough auth grant user/{user} --role runner")
+                format!(
+                    "an administrator gives one: borough auth grant user/{user} --role runner --cell {cell}"
+                )
             }
             AccessRefused::Denied { user, by, .. } => {
                 format!(
-                    "see borough auth grants {by}, and ask an administrator who knows why {user} is denied it"
+                    "see borough auth grants {by} --cell {cell}, and ask an administrator who knows why {user} is \
+                     denied it"
                 )
             }
             AccessRefused::Band { user, band } => format!(
                 "give the job a priority below 200, or ask an administrator: borough quota set {user} --band {} \
-                 --tasks N",
+                 --tasks N --cell {cell}",
                 band.name()
             ),
         };

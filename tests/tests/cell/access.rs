@@ -115,7 +115,8 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
     with_token(&cell, &ann, &["node", "cordon", "alpha-1"])
         .await
         .ended(6)
-        .warns("ann has no grant of administer");
+        .warns("ann has no grant of administer")
+        .warns("borough auth grant user/ann --allow administer --cell alpha");
     // Refused for the drain, and not for the list of tasks that it begins with.
     let drain = with_token(&cell, &ann, &["node", "drain", "--yes", "alpha-1"]).await.ended(6);
     drain.warns("DrainNode").warns("ann has no grant of administer");
