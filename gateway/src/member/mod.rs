@@ -145,7 +145,8 @@ fn message_of(row: &MemberRow, seen: Option<&MemberSeen>, now_ms: i64) -> v1::Me
         MemberHealth::Unwatched { since_ms } => (v1::MemberHealth::Unwatched, since_ms),
         MemberHealth::Failing { kind, since_ms } => (failing_message(kind), since_ms),
     };
-    let problem = seen.and_then(|seen| seen.problem.as_ref());
+    // A problem of other addresses is none of the present ones.
+    let problem = seen.filter(|seen| seen.is_of(row)).and_then(|seen| seen.problem.as_ref());
     let report = seen.and_then(|seen| seen.report.as_ref());
     let age_ms = seen.filter(|_| report.is_some()).map_or(0, |seen| now_ms.saturating_sub(seen.reported_ms));
     v1::Member {
@@ -208,13 +209,17 @@ mod tests {
         let fresh = message_of(&row, None, 3_000);
         assert_eq!((fresh.health(), fresh.report.is_none()), (v1::MemberHealth::NotLooked, true));
         let report = MemberReport { nodes: 7, ..MemberReport::default() };
-        let seen = MemberSeen::looked(None, row.id, Ok(report), 5_000);
+        let seen = MemberSeen::looked(None, &row, Ok(report), 5_000);
         let seen =
-            MemberSeen::looked(Some(&seen), row.id, Err((ProblemKind::Silent, "refused".to_owned())), 9_000);
+            MemberSeen::looked(Some(&seen), &row, Err((ProblemKind::Silent, "refused".to_owned())), 9_000);
         let silent = message_of(&row, Some(&seen), 12_000);
         assert_eq!((silent.health(), silent.health_since_ms), (v1::MemberHealth::Silent, 9_000));
         assert_eq!((silent.problem.as_str(), silent.report_age_ms), ("refused", 7_000));
         assert_eq!(silent.report.map(|report| report.nodes), Some(7));
+        let moved = MemberRow { gateways: vec!["b:1".to_owned()], ..row.clone() };
+        let moved = message_of(&moved, Some(&seen), 12_000);
+        assert_eq!((moved.health(), moved.problem.as_str()), (v1::MemberHealth::NotLooked, ""));
+        assert_eq!(moved.report.map(|report| report.nodes), Some(7), "the cell is the same");
         let other = MemberRow { id: MemberId(4), ..row };
         let joined_again = message_of(&other, Some(&seen), 12_000);
         assert_eq!((joined_again.health(), joined_again.report), (v1::MemberHealth::NotLooked, None));

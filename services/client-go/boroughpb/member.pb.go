@@ -30,7 +30,7 @@ const (
 	MemberHealth_MEMBER_HEALTH_UNSPECIFIED MemberHealth = 0
 	// It has answered lately.
 	MemberHealth_MEMBER_HEALTH_CURRENT MemberHealth = 1
-	// It has just joined, and nobody has looked at it yet.
+	// It has just joined or has other addresses now, and nobody has looked there yet.
 	MemberHealth_MEMBER_HEALTH_NOT_LOOKED MemberHealth = 2
 	// Nobody has looked lately: no federation process runs. Nothing is known of the cell.
 	MemberHealth_MEMBER_HEALTH_UNWATCHED MemberHealth = 3

@@ -11,7 +11,7 @@ use borough_model::member::{MEMBER_LOOK_MS, MemberRow, MemberSeen, ProblemKind};
 use borough_model::{MemberId, Name};
 use borough_store::lease::{HeldLease, LeaseObserver, LeaseSeat, LeaseWriter};
 use borough_store::member::{members_seen_list, members_seen_record};
-use borough_store::mirror::MirrorHandle;
+use borough_store::mirror::{MirrorHandle, MirrorState};
 use borough_store::{StoreResult, error_chain};
 use futures::future::{BoxFuture, join_all};
 use tokio::sync::watch;
@@ -162,17 +162,19 @@ impl Federation {
             self.round(writer, &mut watched).await?;
             looked.send_replace(watched.looked());
             let spent = self.clock.monotonic().saturating_sub(begun);
-            // One that has joined in the meantime is looked at soon.
-            let (_, mut changes) = self.mirror.subscribe_with(|state| state.cursor());
+            // One that has joined or got other addresses in the meantime is looked at soon.
+            let is_unseen =
+                |row: &Arc<MemberRow>| watched.seen.get(&row.cell).is_none_or(|seen| !seen.is_of(row));
+            let any_unseen = |state: &MirrorState| state.members().values().any(is_unseen);
+            let (mut due, mut changes) = self.mirror.subscribe_with(any_unseen);
             let is_new = async {
-                while changes.next().await.is_some() {
-                    let is_unseen = |row: &Arc<MemberRow>| !watched.seen.contains_key(&row.cell);
-                    if self.mirror.read(|state| state.members().values().any(is_unseen)) {
-                        return;
+                while !due {
+                    if changes.next().await.is_none() {
+                        // The mirror has ended, and this process with it.
+                        std::future::pending::<()>().await;
                     }
+                    due = self.mirror.read(any_unseen);
                 }
-                // The mirror has ended, and this process with it.
-                std::future::pending().await
             };
             tokio::select! {
                 () = tokio::time::sleep(interval.saturating_sub(spent)) => {}
@@ -210,7 +212,7 @@ impl Federation {
                 Some(clients) => drop(watched.clients.insert(row.cell.clone(), clients)),
                 None => drop(watched.clients.remove(&row.cell)),
             }
-            let now = MemberSeen::looked(watched.seen.get(&row.cell), row.id, looked, at_ms);
+            let now = MemberSeen::looked(watched.seen.get(&row.cell), &row, looked, at_ms);
             watched.seen.insert(row.cell.clone(), now.clone());
             seen.push((row.cell.clone(), now));
         }

@@ -15,7 +15,7 @@ use borough_model::member::{MemberRow, MemberSeen, MemberSpec, ProblemKind};
 use borough_model::{MemberId, Name};
 use borough_proto::connect::Connector;
 use borough_store::cell::CellMeta;
-use borough_store::member::{member_join, members_seen_list};
+use borough_store::member::{MemberEdit, member_change, member_join, members_seen_list};
 use borough_store::mirror::MirrorFollower;
 use borough_testkit::{MemoryStore, OpenCell, Role, VirtualClock, cell_time, change, name};
 
@@ -138,6 +138,24 @@ async fn one_process_leads_and_another_one_goes_on_after_its_death() {
     let since = |seen: &MemberSeen| seen.problem.as_ref().map(|problem| problem.since_ms);
     assert_eq!(since(&home.seen().await[&name("beta")]), since(&before));
     second.end().await;
+}
+
+/// The present addresses are looked at soon, and not when the next look is due.
+#[tokio::test(start_paused = true)]
+async fn a_member_with_other_addresses_is_looked_at_soon() {
+    let home = Home::new().await;
+    home.join(1, "beta").await;
+    let (process, _) = home.process("federation-1", Gateways::Refuse).await;
+    home.until("seen", Duration::from_secs(30), |seen| seen.contains_key(&name("beta"))).await;
+    let gateways = vec!["elsewhere:7400".to_owned()];
+    let edit = MemberEdit { gateways: Some(gateways.clone()), ..MemberEdit::default() };
+    let moved = home.cell.change(change(2, "member_change", 0), async |tx, changes| {
+        member_change(tx, changes, &name("beta"), &edit, 0).await
+    });
+    moved.await.unwrap();
+    let most = Duration::from_secs(1);
+    home.until("looked at", most, |seen| seen[&name("beta")].gateways == gateways).await;
+    process.end().await;
 }
 
 /// A look at one of them takes as long as a look may.

@@ -70,8 +70,8 @@ impl TestCell {
     }
 }
 
-fn seen(member: u64) -> MemberSeen {
-    MemberSeen::looked(None, MemberId(member), Ok(MemberReport::default()), 5)
+fn seen(row: &MemberRow) -> MemberSeen {
+    MemberSeen::looked(None, row, Ok(MemberReport::default()), 5)
 }
 
 #[tokio::test]
@@ -130,13 +130,13 @@ async fn a_cell_joins_once_changes_and_leaves() {
 #[tokio::test]
 async fn what_was_seen_is_of_the_present_membership_and_goes_with_it() {
     let cell = TestCell::new().await;
-    cell.member_join(1, "beta", &spec("a:1")).await.unwrap();
-    let beta = name("beta");
-    cell.seen_record(&[(beta.clone(), seen(1)), (name("unknown"), seen(2))]).await;
-    assert_eq!(cell.seen().await, [(beta.clone(), seen(1))].into());
+    let row = cell.member_join(1, "beta", &spec("a:1")).await.unwrap();
+    let (beta, unknown) = (name("beta"), MemberRow { id: MemberId(2), ..row.clone() });
+    cell.seen_record(&[(beta.clone(), seen(&row)), (name("unknown"), seen(&unknown))]).await;
+    assert_eq!(cell.seen().await, [(beta.clone(), seen(&row))].into());
     cell.member_leave(2, "beta").await.unwrap();
     assert!(cell.seen().await.is_empty());
     cell.member_join(3, "beta", &spec("a:1")).await.unwrap();
-    cell.seen_record(&[(beta, seen(1))]).await;
+    cell.seen_record(&[(beta, seen(&row))]).await;
     assert!(cell.seen().await.is_empty(), "a look that began before the cell left says nothing");
 }

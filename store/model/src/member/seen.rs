@@ -85,6 +85,10 @@ pub struct MemberSeen {
     /// Absent: the last look brought the report.
     #[n(4)]
     pub problem: Option<MemberProblem>,
+    /// The addresses that were looked at. What was seen there says nothing of others.
+    #[n(5)]
+    #[cbor(default)]
+    pub gateways: Vec<String>,
 }
 
 /// What is known of a member cell now.
@@ -92,7 +96,7 @@ pub struct MemberSeen {
 pub enum MemberHealth {
     /// It has answered lately.
     Current,
-    /// It has just joined.
+    /// It has just joined, or has other addresses since the last look.
     NotLooked,
     /// Nobody has looked since, so nobody knows.
     Unwatched { since_ms: i64 },
@@ -105,10 +109,11 @@ impl MemberSeen {
     /// as a problem, and does not replace that of the newer one.
     pub fn looked(
         before: Option<&Self>,
-        member: MemberId,
+        row: &MemberRow,
         looked: Result<MemberReport, (ProblemKind, String)>,
         at_ms: i64,
     ) -> Self {
+        let (member, gateways) = (row.id, row.gateways.clone());
         let before = before.filter(|before| before.member == member);
         let known = before.and_then(|before| before.report.as_ref());
         let epoch = known.map_or(0, |known| known.store_epoch);
@@ -123,7 +128,14 @@ impl MemberSeen {
             ),
             Ok(report) => {
                 let report = Some(report);
-                return Self { member, looked_ms: at_ms, reported_ms: at_ms, report, problem: None };
+                return Self {
+                    member,
+                    looked_ms: at_ms,
+                    reported_ms: at_ms,
+                    report,
+                    problem: None,
+                    gateways,
+                };
             }
             Err(problem) => problem,
         };
@@ -136,7 +148,13 @@ impl MemberSeen {
             reported_ms: before.map_or(0, |before| before.reported_ms),
             report: known.cloned(),
             problem: Some(MemberProblem { kind, since_ms, message }),
+            gateways,
         }
+    }
+
+    /// Whether somebody has looked at this membership, by the addresses that it has now.
+    pub fn is_of(&self, row: &MemberRow) -> bool {
+        self.member == row.id && self.gateways == row.gateways
     }
 }
 
@@ -147,7 +165,7 @@ pub fn member_health(row: &MemberRow, seen: Option<&MemberSeen>, now_ms: i64) ->
     if now_ms.saturating_sub(since_ms) > MEMBER_LOOK_MS.saturating_mul(LOOKS_MISSED) {
         return MemberHealth::Unwatched { since_ms };
     }
-    match seen.map(|seen| &seen.problem) {
+    match seen.filter(|seen| seen.is_of(row)).map(|seen| &seen.problem) {
         None => MemberHealth::NotLooked,
         Some(None) => MemberHealth::Current,
         Some(Some(problem)) => MemberHealth::Failing { kind: problem.kind, since_ms: problem.since_ms },
@@ -169,7 +187,7 @@ mod tests {
         MemberRow {
             id,
             cell: crate::id::Name::new("beta").unwrap(),
-            gateways: Vec::new(),
+            gateways: vec!["a:1".to_owned()],
             labels: std::collections::BTreeMap::new(),
             cordoned: false,
             revision: 1,
@@ -186,22 +204,22 @@ mod tests {
 
     #[test]
     fn a_silent_cell_keeps_its_report_and_says_since_when() {
-        let first = MemberSeen::looked(None, MEMBER, Ok(report(1, 3)), 10_000);
+        let first = MemberSeen::looked(None, &row(MEMBER), Ok(report(1, 3)), 10_000);
         assert_eq!(member_health(&row(MEMBER), Some(&first), 12_000), MemberHealth::Current);
-        let second = MemberSeen::looked(Some(&first), MEMBER, silent(), 15_000);
-        let third = MemberSeen::looked(Some(&second), MEMBER, silent(), 20_000);
+        let second = MemberSeen::looked(Some(&first), &row(MEMBER), silent(), 15_000);
+        let third = MemberSeen::looked(Some(&second), &row(MEMBER), silent(), 20_000);
         assert_eq!((third.reported_ms, third.report.as_ref().map(|known| known.nodes)), (10_000, Some(3)));
         let failing = MemberHealth::Failing { kind: ProblemKind::Silent, since_ms: 15_000 };
         assert_eq!(member_health(&row(MEMBER), Some(&third), 21_000), failing);
         let refused = Err((ProblemKind::Refused, "no right".to_owned()));
-        let fourth = MemberSeen::looked(Some(&third), MEMBER, refused, 25_000);
+        let fourth = MemberSeen::looked(Some(&third), &row(MEMBER), refused, 25_000);
         let failing = MemberHealth::Failing { kind: ProblemKind::Refused, since_ms: 25_000 };
         assert_eq!(
             member_health(&row(MEMBER), Some(&fourth), 25_000),
             failing,
             "another problem begins anew"
         );
-        let back = MemberSeen::looked(Some(&fourth), MEMBER, Ok(report(1, 4)), 30_000);
+        let back = MemberSeen::looked(Some(&fourth), &row(MEMBER), Ok(report(1, 4)), 30_000);
         assert_eq!(member_health(&row(MEMBER), Some(&back), 30_000), MemberHealth::Current);
     }
 
@@ -209,7 +227,7 @@ mod tests {
     fn what_nobody_looks_at_is_not_known() {
         assert_eq!(member_health(&row(MEMBER), None, 15_000), MemberHealth::NotLooked);
         assert_eq!(member_health(&row(MEMBER), None, 15_001), MemberHealth::Unwatched { since_ms: 0 });
-        let seen = MemberSeen::looked(None, MEMBER, Ok(report(1, 3)), 10_000);
+        let seen = MemberSeen::looked(None, &row(MEMBER), Ok(report(1, 3)), 10_000);
         assert_eq!(member_health(&row(MEMBER), Some(&seen), 25_000), MemberHealth::Current);
         assert_eq!(
             member_health(&row(MEMBER), Some(&seen), 25_001),
@@ -223,14 +241,34 @@ mod tests {
     }
 
     #[test]
+    fn what_was_seen_at_other_addresses_says_nothing_of_the_present_ones() {
+        let seen = MemberSeen::looked(None, &row(MEMBER), silent(), 10_000);
+        let moved = MemberRow { gateways: vec!["b:1".to_owned()], ..row(MEMBER) };
+        assert!(seen.is_of(&row(MEMBER)) && !seen.is_of(&moved));
+        assert_eq!(member_health(&moved, Some(&seen), 12_000), MemberHealth::NotLooked);
+        let unwatched = MemberHealth::Unwatched { since_ms: 10_000 };
+        assert_eq!(
+            member_health(&moved, Some(&seen), 25_001),
+            unwatched,
+            "nobody looks at the new ones either"
+        );
+        // The cell has been silent all the time.
+        let again = MemberSeen::looked(Some(&seen), &moved, silent(), 15_000);
+        let failing = MemberHealth::Failing { kind: ProblemKind::Silent, since_ms: 10_000 };
+        assert_eq!(member_health(&moved, Some(&again), 16_000), failing);
+        let labelled = MemberRow { revision: 9, ..row(MEMBER) };
+        assert!(seen.is_of(&labelled), "a change of labels is no other address");
+    }
+
+    #[test]
     fn a_copy_of_an_older_store_is_not_taken_for_the_cell() {
-        let seen = MemberSeen::looked(None, MEMBER, Ok(report(3, 5)), 10_000);
-        let copy = MemberSeen::looked(Some(&seen), MEMBER, Ok(report(2, 1)), 15_000);
+        let seen = MemberSeen::looked(None, &row(MEMBER), Ok(report(3, 5)), 10_000);
+        let copy = MemberSeen::looked(Some(&seen), &row(MEMBER), Ok(report(2, 1)), 15_000);
         let failing = MemberHealth::Failing { kind: ProblemKind::OlderStore, since_ms: 15_000 };
         assert_eq!(member_health(&row(MEMBER), Some(&copy), 15_000), failing);
         assert_eq!(copy.report.as_ref().map(|known| known.nodes), Some(5));
         assert!(copy.problem.unwrap().message.contains("epoch 2, and epoch 3"));
-        let again = MemberSeen::looked(Some(&seen), MemberId(8), Ok(report(2, 1)), 20_000);
+        let again = MemberSeen::looked(Some(&seen), &row(MemberId(8)), Ok(report(2, 1)), 20_000);
         assert_eq!(again.problem, None, "a cell that joins again begins anew");
     }
 }

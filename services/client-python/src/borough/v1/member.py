@@ -23,7 +23,7 @@ class MemberHealth(OpenEnum):
     CURRENT = 1
     """It has answered lately."""
     NOT_LOOKED = 2
-    """It has just joined, and nobody has looked at it yet."""
+    """It has just joined or has other addresses now, and nobody has looked there yet."""
     UNWATCHED = 3
     """Nobody has looked lately: no federation process runs. Nothing is known of the cell."""
     SILENT = 4

@@ -123,6 +123,7 @@ fn members() -> Vec<StoredRow> {
         reported_ms: 7,
         report: Some(report),
         problem: Some(problem),
+        gateways: vec!["beta.example:7400".to_owned()],
     };
     rows! {
         Member: MemberKey { cell: name("beta") } => member;

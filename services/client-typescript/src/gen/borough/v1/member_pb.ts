@@ -488,7 +488,7 @@ export enum MemberHealth {
   CURRENT = 1,
 
   /**
-   * It has just joined, and nobody has looked at it yet.
+   * It has just joined or has other addresses now, and nobody has looked there yet.
    *
    * @generated from enum value: MEMBER_HEALTH_NOT_LOOKED = 2;
    */
