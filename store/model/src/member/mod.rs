@@ -80,9 +80,11 @@ pub fn member_spec_check(spec: MemberSpec) -> Result<MemberSpec, Vec<FieldError>
     for (at, gateway) in spec.gateways.iter().take(MEMBER_GATEWAYS_MAX).enumerate() {
         let path = format!("gateways[{at}]");
         let accepted = "HOST:PORT, such as cell7.example.com:7400 or [::1]:7400";
-        fields.require(is_address(gateway), &path, format!("{gateway:?}"), accepted);
-        let is_twice = spec.gateways.iter().take(at).any(|before| before == gateway);
-        fields.require(!is_twice, &path, format!("{gateway:?}"), "each address once");
+        let (is_fine, is_twice) =
+            (is_address(gateway), spec.gateways.iter().take(at).any(|before| before == gateway));
+        // A wrong address that stands twice is one mistake.
+        fields.require(is_fine || is_twice, &path, format!("{gateway:?}"), accepted);
+        fields.require(!(is_fine && is_twice), &path, format!("{gateway:?}"), "each address once");
     }
     fields.labels("labels", &spec.labels, MEMBER_LABELS_MAX);
     fields.done()?;
@@ -99,10 +101,17 @@ fn is_address(text: &str) -> bool {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-            !host.is_empty() && host.bytes().all(is_part)
+            !host.is_empty() && host.bytes().all(is_part) && !is_no_ipv4(host)
         }
     };
     is_port && is_host && text.len() <= ADDRESS_BYTES_MAX
+}
+
+/// Whether a host ends in a number, as an IPv4 address does and no name of a host, and is no such address.
+fn is_no_ipv4(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && host.parse::<std::net::Ipv4Addr>().is_err()
 }
 
 #[cfg(test)]
@@ -118,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_member_has_addresses_and_labels() {
-        let fine = ["cell7.example.com:7400", "127.0.0.1:1", "[::1]:65535", "build_1:7400"];
+        let fine =
+            ["cell7.example.com:7400", "127.0.0.1:1", "[::1]:65535", "build_1:7400", "10.0.0.1.example:1"];
         assert_eq!(refused(&fine, &[("region", "eu"), ("zone", "eu-1")]), Vec::<String>::new());
     }
 
@@ -127,6 +137,7 @@ mod tests {
         assert_eq!(refused(&[], &[]), ["gateways: 0 addresses"]);
         assert_eq!(refused(&["a:1"; 9], &[])[0], "gateways: 9 addresses");
         assert_eq!(refused(&["a:1", "a:1"], &[]), ["gateways[1]: \"a:1\""]);
+        assert_eq!(refused(&["", ""], &[]), ["gateways[0]: \"\""], "one mistake is named once");
         for bad in [
             "",
             "host",
@@ -139,6 +150,10 @@ mod tests {
             "::1:7400",
             "a b:1",
             "http://a:1",
+            "999.1.1.1:5",
+            "10.0.0:7400",
+            "10.0.0.1.2:7400",
+            "7400:7400",
         ] {
             assert_eq!(refused(&[bad], &[]), [format!("gateways[0]: {bad:?}")]);
         }
