@@ -1,6 +1,7 @@
 //! Secrets: bearer tokens and names that nobody may guess.
 //!
-//! A [`Secret`] has two sources: 256 bits of the operating system's generator, or a file that only its owner can read.
+//! A [`Secret`] has two sources: 256 bits of the operating system's generator, or a private file. A private file belongs
+//! to the user of this process and nobody else can read it. Or it belongs to root, who may let a group read it.
 //! No constructor takes a seed, an [`crate::env::Rng`] or a text, so a seeded generator cannot make one.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -35,22 +36,22 @@ impl std::fmt::Debug for Secret {
 /// Why a secret's file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The file system refused; a symbolic link is not followed.
+    /// The file system refused.
     #[error("cannot use {}", path.display())]
     Io {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// Somebody besides the owner can read it. `chmod 600` it, and replace the secret.
+    /// Somebody else can read it. `chmod 600` it, and replace the secret.
     #[error("{} can be read by others (mode {mode:03o}); accepted: mode 600", path.display())]
     Open {
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no regular file of this process's user.
-    #[error("{} is not a regular file of the user who runs this", path.display())]
+    /// It is no regular file of this process's user or of root.
+    #[error("{} is not a regular file of the user who runs this, or of root", path.display())]
     Foreign { path: PathBuf },
     /// Too short, too long, or not visible ASCII. Write the secret again, or remove the file.
     #[error("{} holds no secret; accepted: one line of visible ASCII, at least {SECRET_CHARACTERS_MIN} characters", path.display())]
@@ -75,16 +76,16 @@ impl Secret {
         Ok(Self(format!("{label}-{bits}").into()))
     }
 
-    /// Reads the secret of a file that only the user of this process can read.
+    /// Reads the secret of a private file. Follows a symbolic link, since Kubernetes projects secrets as links.
     ///
     /// # Errors
-    /// [`SecretError`]; a link, a FIFO or a device is refused and not followed or waited for.
+    /// [`SecretError`]; a FIFO or a device is refused and not waited for.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
         text_read(path, private_open(path)?)
     }
 
-    /// Reads a file of lines of a name, white space and a secret, that only the user of this process can read. Empty
-    /// lines and those that begin with `#` are passed over.
+    /// Reads a private file of lines of a name, white space and a secret. Empty lines and those that begin with `#` are
+    /// passed over.
     ///
     /// # Errors
     /// As [`Secret::read`]; one line that is none of these refuses the file.
@@ -114,8 +115,12 @@ impl Secret {
     /// # Errors
     /// [`SecretError`].
     pub fn ensure(path: &Path, label: &str) -> Result<Self, SecretError> {
-        match file_open(path) {
-            Ok((file, _)) => {
+        // It may be replaced, so a link is not followed.
+        match file_open(path, OFlags::NOFOLLOW) {
+            Ok((file, found)) => {
+                if found.uid() != rustix::process::geteuid().as_raw() {
+                    return Err(SecretError::Foreign { path: path.to_owned() });
+                }
                 let private = fs::Permissions::from_mode(0o600);
                 file.set_permissions(private).map_err(|source| failed(path, source))?;
                 let found = text_read(path, file)?;
@@ -187,27 +192,37 @@ fn failed(path: &Path, source: io::Error) -> SecretError {
     SecretError::Io { path: path.to_owned(), source }
 }
 
-/// Opens a regular file of this user, without following a link or waiting for the other end of a FIFO.
-fn file_open(path: &Path) -> Result<(File, Metadata), SecretError> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+/// Opens a regular file of this user or of root, without waiting for the other end of a FIFO.
+fn file_open(path: &Path, flags: OFlags) -> Result<(File, Metadata), SecretError> {
+    let flags = i32::try_from((flags | OFlags::NONBLOCK).bits()).unwrap_or(0);
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = opened.map_err(|source| failed(path, source))?;
     let found = file.metadata().map_err(|source| failed(path, source))?;
-    if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
+    let owners = [ROOT, rustix::process::geteuid().as_raw()];
+    if !found.is_file() || !owners.contains(&found.uid()) {
         return Err(SecretError::Foreign { path: path.to_owned() });
     }
     Ok((file, found))
 }
 
-/// As [`file_open`], and refuses a file that others may use.
+/// As [`file_open`], and refuses a file that others may use. The checks are of the file that a link leads to: whoever
+/// made the link could not have made the file.
 fn private_open(path: &Path) -> Result<File, SecretError> {
-    let (file, found) = file_open(path)?;
+    let (file, found) = file_open(path, OFlags::empty())?;
     let mode = found.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if mode & open_bits(found.uid(), rustix::process::geteuid().as_raw()) != 0 {
         return Err(SecretError::Open { path: path.to_owned(), mode });
     }
     Ok(file)
+}
+
+/// The user id of root.
+const ROOT: u32 = 0;
+
+/// The permission bits that a private file of `owner` must not have when `user` reads it. A file of root may be read by
+/// a group: systemd and Kubernetes give a service its secret so, and only root chooses the group.
+fn open_bits(owner: u32, user: u32) -> u32 {
+    if owner == ROOT && user != ROOT { 0o037 } else { 0o077 }
 }
 
 fn text_read(path: &Path, file: File) -> Result<Secret, SecretError> {
@@ -294,13 +309,50 @@ mod tests {
         }
     }
 
+    /// Kubernetes projects a secret as a link to a link to a directory of the day.
     #[test]
-    fn links_and_fifos_are_refused_at_once() {
+    fn a_link_is_followed_to_read_and_the_file_behind_it_is_checked() {
+        let directory = tempfile::tempdir().unwrap();
+        let (day, data) = (directory.path().join("..2026_11_27"), directory.path().join("..data"));
+        fs::create_dir(&day).unwrap();
+        symlink("..2026_11_27", &data).unwrap();
+        let (real, link) = (day.join("token"), directory.path().join("token"));
+        symlink("..data/token", &link).unwrap();
+        assert!(matches!(Secret::read(&link), Err(SecretError::Io { .. })), "the file is missing");
+        let secret = Secret::create(&real, "x").unwrap();
+        assert_eq!(Secret::read(&link).unwrap().expose(), secret.expose());
+        assert_eq!(private_text_read(&link, 4_096).unwrap().trim(), secret.expose());
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Secret::read(&link), Err(SecretError::Open { mode: 0o644, .. })));
+        let device = directory.path().join("device");
+        symlink("/dev/zero", &device).unwrap();
+        assert!(matches!(Secret::read(&device), Err(SecretError::Foreign { .. })));
+    }
+
+    #[test]
+    fn a_group_reads_what_root_has_given_to_it() {
+        let (service, other) = (990, 991);
+        for (owner, mode, is_private) in [
+            (service, 0o600, true),
+            (service, 0o400, true),
+            (service, 0o640, false),
+            (ROOT, 0o440, true),
+            (ROOT, 0o640, true),
+            (ROOT, 0o660, false),
+            (ROOT, 0o444, false),
+            (other, 0o640, false),
+        ] {
+            assert_eq!(mode & open_bits(owner, service) == 0, is_private, "{owner} {mode:o}");
+        }
+        assert_ne!(0o440 & open_bits(ROOT, ROOT), 0, "a file of its own is for nobody else");
+    }
+
+    #[test]
+    fn no_link_is_written_through_and_no_fifo_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let (real, link) = (directory.path().join("real"), directory.path().join("link"));
         Secret::create(&real, "x").unwrap();
         symlink(&real, &link).unwrap();
-        assert!(Secret::read(&link).is_err());
         assert!(Secret::ensure(&link, "x").is_err());
         assert!(Secret::create(&link, "x").is_err());
         let fifo = directory.path().join("fifo");

@@ -100,9 +100,14 @@ mod tests {
         let common = write("default.token", SECRET, 0o600);
         assert_eq!(credentials.token_of(&row), Ok(common));
         let own = write("eu1.token", SECRET, 0o600);
-        assert_eq!(credentials.token_of(&row), Ok(own));
+        assert_eq!(credentials.token_of(&row), Ok(own.clone()));
         let secret = credentials.credential(&row).unwrap();
         assert!(credentials.client(&row, "127.0.0.1:1", &secret).is_ok());
+        // As Kubernetes projects a secret.
+        std::fs::rename(&own, directory.path().join("..eu1")).unwrap();
+        std::os::unix::fs::symlink("..eu1", &own).unwrap();
+        let linked = credentials.credential(&row).unwrap();
+        assert_eq!((linked.expose(), credentials.token_of(&row)), (SECRET, Ok(own)));
         for (text, mode) in [("", 0o600), (SECRET, 0o644)] {
             write("eu1.token", text, mode);
             let refused = credentials.credential(&row).err().unwrap();
