@@ -18,8 +18,10 @@ use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{MemberView, Printer, line_shown};
 
-/// The options of the verbs, by the fields that they set.
-const OPTIONS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "--label"), ("member", "CELL")];
+/// The arguments of the verbs, by the fields that they set.
+const ARGUMENTS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "LABEL"), ("member", "CELL")];
+/// The same of `cell join`, which takes labels by an option.
+const JOIN_ARGUMENTS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "--label"), ("member", "CELL")];
 
 /// A client of the home of a federation.
 fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
@@ -28,8 +30,13 @@ fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
 
 /// The failure of a call, with what to do if there is no federation or no such member.
 fn explained(client: &Client, error: ClientError) -> Failure {
+    explained_as(client, error, &ARGUMENTS)
+}
+
+/// The same, with the arguments of a verb by the fields that they set.
+fn explained_as(client: &Client, error: ClientError, arguments: &[(&str, &str)]) -> Failure {
     let is_unknown = error.code() == Some(tonic::Code::NotFound);
-    let failure = Failure::from(error).with_fields_as(&OPTIONS);
+    let failure = Failure::from(error).with_fields_as(arguments);
     if !is_unknown {
         return failure;
     }
@@ -53,7 +60,7 @@ pub(super) async fn join(global: &Global, join: MemberJoin, printer: &Printer) -
         return Err(Failure::new(Code::Usage, text));
     }
     let joined = client.member_join(target.member.as_str(), at, labels.set).await;
-    show(joined.map_err(|error| explained(&client, error))?.into(), printer)
+    show(joined.map_err(|error| explained_as(&client, error, &JOIN_ARGUMENTS))?.into(), printer)
 }
 
 /// Takes a cell out after a question.
