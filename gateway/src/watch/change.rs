@@ -16,13 +16,14 @@ use crate::node::node_message;
 use crate::select::{labels_meet, node_meets};
 use crate::task::task_message;
 
-/// What a watcher wants. An empty filter matches everything.
+/// What a watcher wants. An empty filter matches everything except member cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WatchScope {
     user: String,
     job: String,
     node: String,
     kinds: [bool; 4],
+    members: bool,
     selector: Vec<v1::LabelMatch>,
 }
 
@@ -31,12 +32,14 @@ impl WatchScope {
     pub(super) fn of(message: Option<&v1::WatchFilter>) -> Self {
         let Some(message) = message else { return Self { kinds: [true; 4], ..Self::default() } };
         let kinds = [message.jobs, message.tasks, message.nodes, message.endpoints];
-        let kinds = if kinds.contains(&true) { kinds } else { [true; 4] };
+        let is_any = kinds.contains(&true) || message.members;
+        let kinds = if is_any { kinds } else { [true; 4] };
         Self {
             user: message.user.clone(),
             job: message.job.clone(),
             node: message.node.clone(),
             kinds,
+            members: message.members,
             selector: message.selector.clone(),
         }
     }
@@ -81,6 +84,11 @@ impl WatchScope {
     fn merged_wanted(&self, user: &Name) -> bool {
         let all = Self { user: String::new(), ..self.clone() };
         all.is_all() && (self.user.is_empty() || self.user == user.as_str())
+    }
+
+    /// Returns true if a watcher has asked for member cells. They are neither of a job nor on a node.
+    fn members_wanted(&self) -> bool {
+        self.members && !self.names_job() && self.node.is_empty()
     }
 
     /// Returns true if the present labels of a job meet the selector. One that is forgotten has none.
@@ -177,8 +185,15 @@ impl WatchScope {
                 self.merged_wanted(user)
             }
             Delta::FederatedJob { row } => self.merged_wanted(row.user()),
+            Delta::Member { row } => {
+                self.is_all() || (self.members_wanted() && labels_meet(&self.selector, &row.labels))
+            }
+            // The labels of a member are gone with it.
+            Delta::MemberRemoved { .. } => {
+                self.is_all() || (self.members_wanted() && self.selector.is_empty())
+            }
             // Who asks for some objects or kinds does not mean the cell.
-            Delta::CellSettings { .. } | Delta::Member { .. } | Delta::MemberRemoved { .. } => self.is_all(),
+            Delta::CellSettings { .. } => self.is_all(),
         }
     }
 }
@@ -252,6 +267,8 @@ fn change_whole(
                 incarnation,
             }))
         }
+        Delta::Member { row } if filter.members => Some(Change::MemberChanged(row.cell.to_string())),
+        Delta::MemberRemoved { cell, .. } if filter.members => Some(Change::MemberRemoved(cell.to_string())),
         _ => None,
     }
 }

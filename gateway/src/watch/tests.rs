@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use borough_kv::FaultPlan;
 use borough_model::job::JobKind;
-use borough_model::{Delta, JobId, JournalEntry, TaskId};
+use borough_model::member::MemberSpec;
+use borough_model::{Delta, JobId, JournalEntry, MemberId, TaskId};
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService as _;
 use borough_proto::v1::watch_service_server::WatchService as _;
 use borough_store::journal::Cursor;
+use borough_store::member::{member_join, member_leave};
 use borough_testkit::{job_spec, name};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
@@ -237,4 +239,60 @@ async fn a_list_of_events_with_a_selector_misses_none_of_its_jobs() {
     // Several jobs and a node. Nobody knows the job of the noise, so it has no labels.
     let known: Vec<_> = all.iter().filter(|(subject, _)| !subject.contains("noise")).cloned().collect();
     assert_eq!(listed(&[("none", true)]).await, known);
+}
+
+/// The names of member cells in a watch from `after`, up to the first bookmark. Other changes have none.
+async fn members_seen(
+    gateway: &TestGateway,
+    after: Cursor,
+    filter: v1::WatchFilter,
+) -> Vec<Option<(&'static str, String)>> {
+    use v1::watch_response::Change;
+    let request = v1::WatchRequest {
+        context: context(0),
+        cell: "alpha".to_owned(),
+        resume: Some(crate::cell::cursor_to_message(after)),
+        filter: Some(filter),
+    };
+    let server = WatchServer::new(Arc::clone(&gateway.cells));
+    let mut items = server.watch(operator_asks(request)).await.unwrap().into_inner();
+    let mut seen = Vec::new();
+    while let Some(item) = items.next().await {
+        match item.unwrap().change.unwrap() {
+            Change::MemberChanged(name) => seen.push(Some(("changed", name))),
+            Change::MemberRemoved(name) => seen.push(Some(("removed", name))),
+            Change::Bookmark(_) => return seen,
+            _ => seen.push(None),
+        }
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_asks_for_member_cells_sees_them_join_and_leave() {
+    let gateway = TestGateway::new().await;
+    let cell = Arc::clone(gateway.cells.get("alpha").unwrap());
+    let start = cell.mirror.cursor();
+    let labels = [("region".to_owned(), "eu".to_owned())];
+    let spec = MemberSpec { gateways: vec!["a:1".to_owned()], labels: labels.into() };
+    let (id, beta) = (MemberId(7), &name("beta"));
+    gateway
+        .change(async |tx, changes| member_join(tx, changes, id, beta, spec.clone()).await.map(drop))
+        .await;
+    gateway.change(async |tx, changes| member_leave(tx, changes, beta).await.map(drop)).await;
+    happens(&gateway, "web", 0).await;
+    let members = v1::WatchFilter { members: true, ..v1::WatchFilter::default() };
+    let (joined, left) = (Some(("changed", "beta".to_owned())), Some(("removed", "beta".to_owned())));
+    let seen = members_seen(&gateway, start, members.clone()).await;
+    assert_eq!(seen, [joined.clone(), left.clone()], "and no endpoint");
+    let with_endpoints = v1::WatchFilter { endpoints: true, ..members.clone() };
+    assert_eq!(members_seen(&gateway, start, with_endpoints).await, [joined.clone(), left, None]);
+    let condition = v1::LabelMatch { key: "region".to_owned(), value: "eu".to_owned(), not: false };
+    let labelled = v1::WatchFilter { selector: vec![condition.clone()], ..members.clone() };
+    assert_eq!(members_seen(&gateway, start, labelled).await, [joined], "one that left has no labels");
+    let other = v1::LabelMatch { value: "us".to_owned(), ..condition };
+    let other = v1::WatchFilter { selector: vec![other], ..members };
+    assert!(members_seen(&gateway, start, other).await.is_empty());
+    // A client of before knows neither change.
+    assert_eq!(members_seen(&gateway, start, v1::WatchFilter::default()).await, [None]);
 }

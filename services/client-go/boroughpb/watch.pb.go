@@ -105,7 +105,9 @@ type WatchFilter struct {
 	// Only changes of jobs, tasks, endpoints and nodes that meet all of these conditions, at most 64. A task and an
 	// endpoint have the labels of their job, a node has its labels and attributes. The labels are those at present, not
 	// those at the time of the change: a job or a node that is forgotten has none, and no condition holds for it.
-	Selector      []*LabelMatch `protobuf:"bytes,8,rep,name=selector,proto3" json:"selector,omitempty"`
+	Selector []*LabelMatch `protobuf:"bytes,8,rep,name=selector,proto3" json:"selector,omitempty"`
+	// Member cells of a federation that has its home in this cell. Only a filter that says so selects them.
+	Members       bool `protobuf:"varint,9,opt,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,6 +198,13 @@ func (x *WatchFilter) GetSelector() []*LabelMatch {
 	return nil
 }
 
+func (x *WatchFilter) GetMembers() bool {
+	if x != nil {
+		return x.Members
+	}
+	return false
+}
+
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The position of the change. All changes of one commit have the same.
@@ -210,6 +219,8 @@ type WatchResponse struct {
 	//	*WatchResponse_JobRemoved
 	//	*WatchResponse_NodeRemoved
 	//	*WatchResponse_Bookmark
+	//	*WatchResponse_MemberChanged
+	//	*WatchResponse_MemberRemoved
 	Change isWatchResponse_Change `protobuf_oneof:"change"`
 	// The user, node or role that caused the change, and the name of its action.
 	Actor  string `protobuf:"bytes,10,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -338,6 +349,24 @@ func (x *WatchResponse) GetBookmark() bool {
 	return false
 }
 
+func (x *WatchResponse) GetMemberChanged() string {
+	if x != nil {
+		if x, ok := x.Change.(*WatchResponse_MemberChanged); ok {
+			return x.MemberChanged
+		}
+	}
+	return ""
+}
+
+func (x *WatchResponse) GetMemberRemoved() string {
+	if x != nil {
+		if x, ok := x.Change.(*WatchResponse_MemberRemoved); ok {
+			return x.MemberRemoved
+		}
+	}
+	return ""
+}
+
 func (x *WatchResponse) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -404,6 +433,16 @@ type WatchResponse_Bookmark struct {
 	Bookmark bool `protobuf:"varint,9,opt,name=bookmark,proto3,oneof"`
 }
 
+type WatchResponse_MemberChanged struct {
+	// Name of a member cell that joined or changed. GetMember shows it: what was seen of it is in no journal.
+	MemberChanged string `protobuf:"bytes,14,opt,name=member_changed,json=memberChanged,proto3,oneof"`
+}
+
+type WatchResponse_MemberRemoved struct {
+	// Name of a member cell that left the federation.
+	MemberRemoved string `protobuf:"bytes,15,opt,name=member_removed,json=memberRemoved,proto3,oneof"`
+}
+
 func (*WatchResponse_Job) isWatchResponse_Change() {}
 
 func (*WatchResponse_Task) isWatchResponse_Change() {}
@@ -419,6 +458,10 @@ func (*WatchResponse_JobRemoved) isWatchResponse_Change() {}
 func (*WatchResponse_NodeRemoved) isWatchResponse_Change() {}
 
 func (*WatchResponse_Bookmark) isWatchResponse_Change() {}
+
+func (*WatchResponse_MemberChanged) isWatchResponse_Change() {}
+
+func (*WatchResponse_MemberRemoved) isWatchResponse_Change() {}
 
 // A job that the cell has removed, some time after its end.
 type JobRemoved struct {
@@ -708,7 +751,7 @@ const file_borough_v1_watch_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12*\n" +
 	"\x06resume\x18\x03 \x01(\v2\x12.borough.v1.CursorR\x06resume\x12/\n" +
-	"\x06filter\x18\x04 \x01(\v2\x17.borough.v1.WatchFilterR\x06filter\"\xd9\x01\n" +
+	"\x06filter\x18\x04 \x01(\v2\x17.borough.v1.WatchFilterR\x06filter\"\xf3\x01\n" +
 	"\vWatchFilter\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -717,7 +760,8 @@ const file_borough_v1_watch_proto_rawDesc = "" +
 	"\x05tasks\x18\x05 \x01(\bR\x05tasks\x12\x14\n" +
 	"\x05nodes\x18\x06 \x01(\bR\x05nodes\x12\x1c\n" +
 	"\tendpoints\x18\a \x01(\bR\tendpoints\x122\n" +
-	"\bselector\x18\b \x03(\v2\x16.borough.v1.LabelMatchR\bselector\"\x93\x04\n" +
+	"\bselector\x18\b \x03(\v2\x16.borough.v1.LabelMatchR\bselector\x12\x18\n" +
+	"\amembers\x18\t \x01(\bR\amembers\"\xe5\x04\n" +
 	"\rWatchResponse\x12*\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x12.borough.v1.CursorR\x06cursor\x12#\n" +
 	"\x03job\x18\x02 \x01(\v2\x0f.borough.v1.JobH\x00R\x03job\x12&\n" +
@@ -728,7 +772,9 @@ const file_borough_v1_watch_proto_rawDesc = "" +
 	"\vjob_removed\x18\a \x01(\v2\x16.borough.v1.JobRemovedH\x00R\n" +
 	"jobRemoved\x12#\n" +
 	"\fnode_removed\x18\b \x01(\tH\x00R\vnodeRemoved\x12\x1c\n" +
-	"\bbookmark\x18\t \x01(\bH\x00R\bbookmark\x12\x14\n" +
+	"\bbookmark\x18\t \x01(\bH\x00R\bbookmark\x12'\n" +
+	"\x0emember_changed\x18\x0e \x01(\tH\x00R\rmemberChanged\x12'\n" +
+	"\x0emember_removed\x18\x0f \x01(\tH\x00R\rmemberRemoved\x12\x14\n" +
 	"\x05actor\x18\n" +
 	" \x01(\tR\x05actor\x12\x16\n" +
 	"\x06action\x18\v \x01(\tR\x06action\x12\x13\n" +
@@ -838,6 +884,8 @@ func file_borough_v1_watch_proto_init() {
 		(*WatchResponse_JobRemoved)(nil),
 		(*WatchResponse_NodeRemoved)(nil),
 		(*WatchResponse_Bookmark)(nil),
+		(*WatchResponse_MemberChanged)(nil),
+		(*WatchResponse_MemberRemoved)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -4,8 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use borough_proto::v1::{Member, MemberHealth};
-use borough_tests::{TestCell, options, until};
+use borough_tests::{TestCell, http_get, options, until};
 use rustix::process::Signal;
+
+use crate::output::Following;
 
 /// The home of a federation, with the cell `alpha` beside it in the same process.
 pub(crate) async fn home_start() -> TestCell {
@@ -156,5 +158,46 @@ async fn a_cell_joins_once_under_its_own_name_and_leaves_without_notice() {
     events.prints("member alpha").prints("joined: at").prints("left the federation");
     let elsewhere = home.borough(&["cell", "members", "--federation", "nowhere"]).await.ended(3);
     elsewhere.warns("borough dev --federation nowhere");
+    home.finish().await;
+}
+
+/// The streams that are open at the gateway.
+async fn streams(home: &TestCell) -> Option<u32> {
+    let (_, metrics) = http_get(&home.http(), "/metrics", Some(&home.token())).await.ok()?;
+    let line = metrics.lines().find(|line| line.starts_with("borough_gateway_calls_streams "))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_watched_list_of_members_follows_the_home() {
+    let home = home_start().await;
+    let before = until("the streams", || streams(&home)).await;
+    let list = Following::start(&home, "members", &["cell", "members", "-w", "-o", "json"]);
+    let one = home.borough(&["cell", "join", "beta", "--at", "127.0.0.1:1"]).await;
+    one.ended(0);
+    list.until_shown("\"name\":\"beta\"").await;
+    // It follows a stream, and does not only read again at intervals.
+    until("a stream", || async { streams(&home).await.filter(|now| *now > before) }).await;
+    home.borough(&["--yes", "cell", "leave", "beta"]).await.ended(0);
+    list.until_shown("\"removed\"").await;
+    drop(list.end().await);
+    home.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wrong_argument_of_a_member_is_named_as_it_was_given() {
+    let home = home_start().await;
+    let at = async |at: &str| home.borough(&["cell", "join", "beta", "--at", at]).await.ended(2);
+    let nothing = at(",").await.warns("--at: \"\"; accepted: HOST:PORT");
+    assert_eq!(nothing.stderr.matches("accepted:").count(), 1, "{}", nothing.stderr);
+    at("999.1.1.1:5").await.warns("--at: \"999.1.1.1:5\"; accepted: HOST:PORT");
+    home.borough(&["cell", "join", "beta", "--at", "127.0.0.1:1"]).await.ended(0);
+    let labels: Vec<String> = (0..65).map(|number| format!("k{number}=v")).collect();
+    let mut line = vec!["cell", "label", "beta"];
+    line.extend(labels.iter().map(String::as_str));
+    let many = home.borough(&line).await.ended(2).warns("LABEL: 65 entries; accepted: at most 64");
+    assert!(!many.stderr.contains("--label"), "{}", many.stderr);
+    let moved = home.borough(&["cell", "rename-endpoint", "beta", "--at", "host"]).await.ended(2);
+    moved.warns("--at: \"host\"; accepted: HOST:PORT");
     home.finish().await;
 }

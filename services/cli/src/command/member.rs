@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, FederatedFilter, MemberChange};
 use borough_kv::env::SystemClock;
-use borough_proto::v1::{FederatedJob, PageRequest};
+use borough_proto::v1::{FederatedJob, PageRequest, WatchFilter};
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
@@ -211,13 +211,16 @@ fn show(view: MemberView, printer: &Printer) -> Result<Code, Failure> {
 pub(super) async fn members(global: &Global, list: MemberList, printer: &Printer) -> Result<Code, Failure> {
     let MemberList { member, home: of, label, watching } = list;
     let client = home(global, &of)?;
+    // The list is also read at intervals: what was seen of members is in no journal.
+    let changes = WatchFilter { members: true, ..WatchFilter::default() };
+    let watched = WatchedView::cell(client.clone(), changes);
     if let Some(member) = member {
         let fetch = async |_| {
             let found = client.member_get(member.as_str()).await;
             Ok(MemberView::from(found.map_err(|error| explained(&client, error))?))
         };
         if watching.watch {
-            return status_watch(WatchedView::Unwatched, printer, fetch, MemberView::text).await;
+            return status_watch(watched, printer, fetch, MemberView::text).await;
         }
         return show(fetch(None).await?, printer);
     }
@@ -229,5 +232,5 @@ pub(super) async fn members(global: &Global, list: MemberList, printer: &Printer
     let listed = ListArguments { watching, ..ListArguments::default() };
     let such = if label.is_empty() { "" } else { "such " };
     let none = format!("no {such}cells in the federation\nhint: borough cell join --help");
-    list_or_watch(WatchedView::Unwatched, &listed, none, printer, fetch).await
+    list_or_watch(watched, &listed, none, printer, fetch).await
 }

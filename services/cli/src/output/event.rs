@@ -56,7 +56,8 @@ pub(crate) struct ChangeView {
     pub(crate) at_ms: i64,
     pub(crate) actor: Foreign,
     pub(crate) action: Foreign,
-    /// `job`, `task`, `node`, `endpoint`, `endpoint_withdrawn`, `job_removed` or `node_removed`.
+    /// `job`, `task`, `node`, `endpoint`, `endpoint_withdrawn`, `job_removed`, `node_removed`,
+    /// `member_changed` or `member_removed`.
     pub(crate) kind: &'static str,
     pub(crate) subject: String,
     /// Its present state; empty if it has none.
@@ -101,6 +102,12 @@ impl ChangeView {
             }
             Change::NodeRemoved(name) => {
                 ("node_removed", Foreign::from(name).to_string(), String::new(), Value::Null)
+            }
+            Change::MemberChanged(name) => {
+                ("member_changed", Foreign::from(name).to_string(), String::new(), Value::Null)
+            }
+            Change::MemberRemoved(name) => {
+                ("member_removed", Foreign::from(name).to_string(), String::new(), Value::Null)
             }
             Change::Bookmark(_) => return None,
         };

@@ -164,6 +164,8 @@ fn changes() -> Vec<ChangeView> {
         Change::EndpointWithdrawn(gone),
         Change::JobRemoved(v1::JobRemoved { id: hostile(), user: hostile(), job: hostile() }),
         Change::NodeRemoved(hostile()),
+        Change::MemberChanged(hostile()),
+        Change::MemberRemoved(hostile()),
     ];
     let view = |change| {
         let message = v1::WatchResponse {

@@ -25,7 +25,9 @@ export type CellChange =
   | { readonly what: "endpoint_published"; readonly endpoint: Endpoint }
   | { readonly what: "endpoint_withdrawn"; readonly endpoint: EndpointWithdrawn }
   | { readonly what: "job_removed"; readonly job: JobRemoved }
-  | { readonly what: "node_removed"; readonly name: string };
+  | { readonly what: "node_removed"; readonly name: string }
+  | { readonly what: "member_changed"; readonly name: string }
+  | { readonly what: "member_removed"; readonly name: string };
 
 /** An item of the watch of a cell. */
 export type CellItem =
@@ -104,6 +106,10 @@ function changeOf({ change: { case: kind, value } }: WatchResponse): CellChange 
       return { what: "job_removed", job: value };
     case "nodeRemoved":
       return { what: "node_removed", name: value };
+    case "memberChanged":
+      return { what: "member_changed", name: value };
+    case "memberRemoved":
+      return { what: "member_removed", name: value };
     default:
       return undefined;
   }

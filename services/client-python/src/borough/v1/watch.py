@@ -34,6 +34,8 @@ class WatchFilter(Record):
     present, not those at the time of the change: a job or a node that is forgotten has none, and no condition
     holds for it.
     """
+    members: bool = False
+    """Member cells of a federation that has its home in this cell. Only a filter that says so selects them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,10 @@ class Change(Record):
     """Name of a node that was removed."""
     bookmark: bool | None = None
     """The stream has sent everything of interest up to the cursor."""
+    member_changed: str | None = None
+    """Name of a member cell that joined or changed. GetMember shows it: what was seen of it is in no journal."""
+    member_removed: str | None = None
+    """Name of a member cell that left the federation."""
     actor: str = ""
     """The user, node or role that caused the change, and the name of its action."""
     action: str = ""

@@ -30,7 +30,7 @@ class WatchRequest(_message.Message):
     ) -> None: ...
 
 class WatchFilter(_message.Message):
-    __slots__ = ("user", "job", "node", "jobs", "tasks", "nodes", "endpoints", "selector")
+    __slots__ = ("user", "job", "node", "jobs", "tasks", "nodes", "endpoints", "selector", "members")
     USER_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class WatchFilter(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     user: str
     job: str
     node: str
@@ -47,6 +48,7 @@ class WatchFilter(_message.Message):
     nodes: bool
     endpoints: bool
     selector: _containers.RepeatedCompositeFieldContainer[_common_pb2.LabelMatch]
+    members: bool
     def __init__(
         self,
         user: _Optional[str] = ...,
@@ -57,6 +59,7 @@ class WatchFilter(_message.Message):
         nodes: bool = ...,
         endpoints: bool = ...,
         selector: _Optional[_Iterable[_Union[_common_pb2.LabelMatch, _Mapping]]] = ...,
+        members: bool = ...,
     ) -> None: ...
 
 class WatchResponse(_message.Message):
@@ -70,6 +73,8 @@ class WatchResponse(_message.Message):
         "job_removed",
         "node_removed",
         "bookmark",
+        "member_changed",
+        "member_removed",
         "actor",
         "action",
         "at_ms",
@@ -84,6 +89,8 @@ class WatchResponse(_message.Message):
     JOB_REMOVED_FIELD_NUMBER: _ClassVar[int]
     NODE_REMOVED_FIELD_NUMBER: _ClassVar[int]
     BOOKMARK_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_REMOVED_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +104,8 @@ class WatchResponse(_message.Message):
     job_removed: JobRemoved
     node_removed: str
     bookmark: bool
+    member_changed: str
+    member_removed: str
     actor: str
     action: str
     at_ms: int
@@ -112,6 +121,8 @@ class WatchResponse(_message.Message):
         job_removed: _Optional[_Union[JobRemoved, _Mapping]] = ...,
         node_removed: _Optional[str] = ...,
         bookmark: bool = ...,
+        member_changed: _Optional[str] = ...,
+        member_removed: _Optional[str] = ...,
         actor: _Optional[str] = ...,
         action: _Optional[str] = ...,
         at_ms: _Optional[int] = ...,

@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/watch.proto.
  */
 export const file_borough_v1_watch: GenFile = /*@__PURE__*/
-  fileDesc("ChZib3JvdWdoL3YxL3dhdGNoLnByb3RvEgpib3JvdWdoLnYxIpYBCgxXYXRjaFJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIiCgZyZXN1bWUYAyABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchInCgZmaWx0ZXIYBCABKAsyFy5ib3JvdWdoLnYxLldhdGNoRmlsdGVyIp8BCgtXYXRjaEZpbHRlchIMCgR1c2VyGAEgASgJEgsKA2pvYhgCIAEoCRIMCgRub2RlGAMgASgJEgwKBGpvYnMYBCABKAgSDQoFdGFza3MYBSABKAgSDQoFbm9kZXMYBiABKAgSEQoJZW5kcG9pbnRzGAcgASgIEigKCHNlbGVjdG9yGAggAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoIp8DCg1XYXRjaFJlc3BvbnNlEiIKBmN1cnNvchgBIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yEh4KA2pvYhgCIAEoCzIPLmJvcm91Z2gudjEuSm9iSAASIAoEdGFzaxgDIAEoCzIQLmJvcm91Z2gudjEuVGFza0gAEiAKBG5vZGUYBCABKAsyEC5ib3JvdWdoLnYxLk5vZGVIABIoCghlbmRwb2ludBgFIAEoCzIULmJvcm91Z2gudjEuRW5kcG9pbnRIABI7ChJlbmRwb2ludF93aXRoZHJhd24YBiABKAsyHS5ib3JvdWdoLnYxLkVuZHBvaW50V2l0aGRyYXduSAASLQoLam9iX3JlbW92ZWQYByABKAsyFi5ib3JvdWdoLnYxLkpvYlJlbW92ZWRIABIWCgxub2RlX3JlbW92ZWQYCCABKAlIABISCghib29rbWFyaxgJIAEoCEgAEg0KBWFjdG9yGAogASgJEg4KBmFjdGlvbhgLIAEoCRINCgVhdF9tcxgMIAEoAxIMCgRtb3JlGA0gASgIQggKBmNoYW5nZSIzCgpKb2JSZW1vdmVkEgoKAmlkGAEgASgJEgwKBHVzZXIYAiABKAkSCwoDam9iGAMgASgJIoYBChFMaXN0RXZlbnRzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEicKBmZpbHRlchgDIAEoCzIXLmJvcm91Z2gudjEuV2F0Y2hGaWx0ZXISDQoFbGltaXQYBCABKA0ibAoSTGlzdEV2ZW50c1Jlc3BvbnNlEiEKBmV2ZW50cxgBIAMoCzIRLmJvcm91Z2gudjEuRXZlbnQSIgoGY3Vyc29yGAIgASgLMhIuYm9yb3VnaC52MS5DdXJzb3ISDwoHdHJpbW1lZBgDIAEoCCJ4CgVFdmVudBIiCgZjdXJzb3IYASABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchINCgVhdF9tcxgCIAEoAxINCgVhY3RvchgDIAEoCRIOCgZhY3Rpb24YBCABKAkSDwoHc3ViamVjdBgFIAEoCRIMCgR0ZXh0GAYgASgJMpsBCgxXYXRjaFNlcnZpY2USPgoFV2F0Y2gSGC5ib3JvdWdoLnYxLldhdGNoUmVxdWVzdBoZLmJvcm91Z2gudjEuV2F0Y2hSZXNwb25zZTABEksKCkxpc3RFdmVudHMSHS5ib3JvdWdoLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh4uYm9yb3VnaC52MS5MaXN0RXZlbnRzUmVzcG9uc2ViBnByb3RvMw", [file_borough_v1_common, file_borough_v1_job, file_borough_v1_name, file_borough_v1_node, file_borough_v1_task]);
+  fileDesc("ChZib3JvdWdoL3YxL3dhdGNoLnByb3RvEgpib3JvdWdoLnYxIpYBCgxXYXRjaFJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIiCgZyZXN1bWUYAyABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchInCgZmaWx0ZXIYBCABKAsyFy5ib3JvdWdoLnYxLldhdGNoRmlsdGVyIrABCgtXYXRjaEZpbHRlchIMCgR1c2VyGAEgASgJEgsKA2pvYhgCIAEoCRIMCgRub2RlGAMgASgJEgwKBGpvYnMYBCABKAgSDQoFdGFza3MYBSABKAgSDQoFbm9kZXMYBiABKAgSEQoJZW5kcG9pbnRzGAcgASgIEigKCHNlbGVjdG9yGAggAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoEg8KB21lbWJlcnMYCSABKAgi0wMKDVdhdGNoUmVzcG9uc2USIgoGY3Vyc29yGAEgASgLMhIuYm9yb3VnaC52MS5DdXJzb3ISHgoDam9iGAIgASgLMg8uYm9yb3VnaC52MS5Kb2JIABIgCgR0YXNrGAMgASgLMhAuYm9yb3VnaC52MS5UYXNrSAASIAoEbm9kZRgEIAEoCzIQLmJvcm91Z2gudjEuTm9kZUgAEigKCGVuZHBvaW50GAUgASgLMhQuYm9yb3VnaC52MS5FbmRwb2ludEgAEjsKEmVuZHBvaW50X3dpdGhkcmF3bhgGIAEoCzIdLmJvcm91Z2gudjEuRW5kcG9pbnRXaXRoZHJhd25IABItCgtqb2JfcmVtb3ZlZBgHIAEoCzIWLmJvcm91Z2gudjEuSm9iUmVtb3ZlZEgAEhYKDG5vZGVfcmVtb3ZlZBgIIAEoCUgAEhIKCGJvb2ttYXJrGAkgASgISAASGAoObWVtYmVyX2NoYW5nZWQYDiABKAlIABIYCg5tZW1iZXJfcmVtb3ZlZBgPIAEoCUgAEg0KBWFjdG9yGAogASgJEg4KBmFjdGlvbhgLIAEoCRINCgVhdF9tcxgMIAEoAxIMCgRtb3JlGA0gASgIQggKBmNoYW5nZSIzCgpKb2JSZW1vdmVkEgoKAmlkGAEgASgJEgwKBHVzZXIYAiABKAkSCwoDam9iGAMgASgJIoYBChFMaXN0RXZlbnRzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEicKBmZpbHRlchgDIAEoCzIXLmJvcm91Z2gudjEuV2F0Y2hGaWx0ZXISDQoFbGltaXQYBCABKA0ibAoSTGlzdEV2ZW50c1Jlc3BvbnNlEiEKBmV2ZW50cxgBIAMoCzIRLmJvcm91Z2gudjEuRXZlbnQSIgoGY3Vyc29yGAIgASgLMhIuYm9yb3VnaC52MS5DdXJzb3ISDwoHdHJpbW1lZBgDIAEoCCJ4CgVFdmVudBIiCgZjdXJzb3IYASABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchINCgVhdF9tcxgCIAEoAxINCgVhY3RvchgDIAEoCRIOCgZhY3Rpb24YBCABKAkSDwoHc3ViamVjdBgFIAEoCRIMCgR0ZXh0GAYgASgJMpsBCgxXYXRjaFNlcnZpY2USPgoFV2F0Y2gSGC5ib3JvdWdoLnYxLldhdGNoUmVxdWVzdBoZLmJvcm91Z2gudjEuV2F0Y2hSZXNwb25zZTABEksKCkxpc3RFdmVudHMSHS5ib3JvdWdoLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh4uYm9yb3VnaC52MS5MaXN0RXZlbnRzUmVzcG9uc2ViBnByb3RvMw", [file_borough_v1_common, file_borough_v1_job, file_borough_v1_name, file_borough_v1_node, file_borough_v1_task]);
 
 /**
  * @generated from message borough.v1.WatchRequest
@@ -107,6 +107,13 @@ export type WatchFilter = Message<"borough.v1.WatchFilter"> & {
    * @generated from field: repeated borough.v1.LabelMatch selector = 8;
    */
   selector: LabelMatch[];
+
+  /**
+   * Member cells of a federation that has its home in this cell. Only a filter that says so selects them.
+   *
+   * @generated from field: bool members = 9;
+   */
+  members: boolean;
 };
 
 /**
@@ -182,6 +189,22 @@ export type WatchResponse = Message<"borough.v1.WatchResponse"> & {
      */
     value: boolean;
     case: "bookmark";
+  } | {
+    /**
+     * Name of a member cell that joined or changed. GetMember shows it: what was seen of it is in no journal.
+     *
+     * @generated from field: string member_changed = 14;
+     */
+    value: string;
+    case: "memberChanged";
+  } | {
+    /**
+     * Name of a member cell that left the federation.
+     *
+     * @generated from field: string member_removed = 15;
+     */
+    value: string;
+    case: "memberRemoved";
   } | { case: undefined; value?: undefined };
 
   /**
