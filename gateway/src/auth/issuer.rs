@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use borough_kv::env::Clock;
 use borough_model::Name;
@@ -121,6 +122,39 @@ struct CheckedToken {
     expires_s: i64,
 }
 
+/// Whom a token proves its sender to be, and how long.
+#[derive(Clone, Debug)]
+pub(crate) struct ProvenIdentity {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) end: CredentialEnd,
+}
+
+/// When a credential counts no longer: a call that goes on ends then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CredentialEnd {
+    /// Seconds since 1970.
+    expires_s: i64,
+}
+
+impl CredentialEnd {
+    #[cfg(test)]
+    pub(crate) fn expiring(expires_s: i64) -> Self {
+        Self { expires_s }
+    }
+
+    /// How long the credential still counts.
+    ///
+    /// # Errors
+    /// It has expired.
+    pub(crate) fn left(self, now_ms: i64) -> Result<Duration, TokenRefused> {
+        let end_ms = self.expires_s.saturating_add(SKEW_S).saturating_mul(1_000);
+        match u64::try_from(end_ms.saturating_sub(now_ms)) {
+            Ok(left @ 1..) => Ok(Duration::from_millis(left)),
+            _ => Err(TokenRefused::Expired((now_ms / 1_000).saturating_sub(self.expires_s))),
+        }
+    }
+}
+
 /// The issuers that a gateway trusts. Clones share them.
 #[derive(Clone)]
 pub struct Issuers {
@@ -176,7 +210,7 @@ impl Issuers {
         &self,
         token: &[u8],
         digest: TokenDigest,
-    ) -> Option<Result<Arc<Identity>, TokenRefused>> {
+    ) -> Option<Result<ProvenIdentity, TokenRefused>> {
         let shared = &*self.shared;
         let trusted = Arc::clone(&shared.trusted.read());
         if trusted.is_empty() {
@@ -185,9 +219,9 @@ impl Issuers {
         if token.iter().filter(|byte| **byte == b'.').count() != 2 {
             return None;
         }
-        let now_s = shared.clock.get().map(|clock| clock.wall_ms() / 1_000)?;
+        let now_ms = shared.clock.get().map(|clock| clock.wall_ms())?;
         if let Some(checked) = shared.checked.get(&digest) {
-            return Some(checked.valid_at(now_s));
+            return Some(checked.valid_at(now_ms));
         }
         let checked = match checked_token(&trusted, token) {
             Ok(checked) => checked,
@@ -198,7 +232,7 @@ impl Issuers {
         if !Arc::ptr_eq(&trusted, &shared.trusted.read()) {
             shared.checked.invalidate(&digest);
         }
-        Some(checked.valid_at(now_s))
+        Some(checked.valid_at(now_ms))
     }
 }
 
@@ -322,16 +356,14 @@ impl IssuerSettings {
 }
 
 impl CheckedToken {
-    fn valid_at(&self, now_s: i64) -> Result<Arc<Identity>, TokenRefused> {
-        let ago = now_s.saturating_sub(self.expires_s);
-        if ago >= SKEW_S {
-            return Err(TokenRefused::Expired(ago));
-        }
-        let early = self.not_before_s.saturating_sub(now_s);
+    fn valid_at(&self, now_ms: i64) -> Result<ProvenIdentity, TokenRefused> {
+        let end = CredentialEnd { expires_s: self.expires_s };
+        end.left(now_ms)?;
+        let early = self.not_before_s.saturating_sub(now_ms / 1_000);
         if early > SKEW_S {
             return Err(TokenRefused::Early(early));
         }
-        Ok(Arc::clone(&self.identity))
+        Ok(ProvenIdentity { identity: Arc::clone(&self.identity), end })
     }
 }
 

@@ -26,6 +26,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
+pub(crate) use issuer::CredentialEnd;
 pub use issuer::{IssuerRefused, IssuerSettings, Issuers, TokenRefused};
 
 use crate::call::CallTrace;
@@ -98,6 +99,20 @@ pub enum Principal {
     Node(Arc<[NodeGrant]>),
     /// A person or a program, which may do what the grants of a cell say.
     User(Arc<Identity>),
+}
+
+/// Who a caller is, and how long the credential proves that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Authenticated {
+    pub(crate) principal: Principal,
+    /// Absent: it does not expire.
+    pub(crate) end: Option<CredentialEnd>,
+}
+
+impl From<Principal> for Authenticated {
+    fn from(principal: Principal) -> Self {
+        Self { principal, end: None }
+    }
 }
 
 impl std::fmt::Display for Principal {
@@ -208,17 +223,19 @@ impl Credentials {
         &self,
         certificate: Option<&PeerCertificate>,
         headers: &HeaderMap,
-    ) -> Result<Principal, NotAuthenticated> {
+    ) -> Result<Authenticated, NotAuthenticated> {
         let by_certificate = certificate.and_then(certified);
         if let Some(node @ Principal::Node(_)) = by_certificate {
-            return Ok(node);
+            return Ok(node.into());
         }
         if headers.contains_key(header::AUTHORIZATION) {
             return self.principal(headers);
         }
-        by_certificate.ok_or_else(|| match certificate.map(|certificate| &certificate.name) {
-            Some(Err(error)) => NotAuthenticated::Certificate(error.clone()),
-            _ => NotAuthenticated::Unknown,
+        by_certificate.map(Authenticated::from).ok_or_else(|| {
+            match certificate.map(|certificate| &certificate.name) {
+                Some(Err(error)) => NotAuthenticated::Certificate(error.clone()),
+                _ => NotAuthenticated::Unknown,
+            }
         })
     }
 
@@ -227,11 +244,11 @@ impl Credentials {
     ///
     /// # Errors
     /// No token matches, or that of a user does not count.
-    pub fn principal(&self, headers: &HeaderMap) -> Result<Principal, NotAuthenticated> {
+    pub(crate) fn principal(&self, headers: &HeaderMap) -> Result<Authenticated, NotAuthenticated> {
         let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
         let operator: bool = self.operator.is(given).into();
         if operator {
-            return Ok(Principal::Operator);
+            return Ok(Principal::Operator.into());
         }
         let scheme = given.split_at_checked(SCHEME.len());
         let token = scheme.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME)).map(|(_, token)| token);
@@ -241,10 +258,12 @@ impl Credentials {
         }
         let digest = digest_of(token);
         if let Some(grants) = self.nodes.read().get(&digest) {
-            return Ok(Principal::Node(Arc::clone(grants)));
+            return Ok(Principal::Node(Arc::clone(grants)).into());
         }
         match self.issuers.identity(token, digest) {
-            Some(Ok(identity)) => Ok(Principal::User(identity)),
+            Some(Ok(proven)) => {
+                Ok(Authenticated { principal: Principal::User(proven.identity), end: Some(proven.end) })
+            }
             Some(Err(refused)) => Err(NotAuthenticated::Token(refused)),
             None => Err(NotAuthenticated::Unknown),
         }
@@ -287,6 +306,10 @@ impl NotAuthenticated {
             Self::Token(_) => "TOKEN_REFUSED",
             Self::Certificate(_) => "CERTIFICATE_REFUSED",
         }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        status_with(Code::Unauthenticated, self.reason(), self.to_string(), Default::default())
     }
 }
 
@@ -334,15 +357,14 @@ where
         let path = request.uri().path();
         let mark = request.extensions().get::<ConnectionMark>();
         let certificate = mark.and_then(ConnectionMark::certificate);
-        let principal =
-            authenticated(&self.credentials, certificate, request.headers()).and_then(|principal| {
-                if let Some(trace) = request.extensions().get::<Arc<CallTrace>>() {
-                    trace.authenticated(&principal);
-                }
-                covers(&principal, path).map(|()| principal)
-            });
-        let principal = match principal {
-            Ok(principal) => principal,
+        let caller = authenticated(&self.credentials, certificate, request.headers()).and_then(|caller| {
+            if let Some(trace) = request.extensions().get::<Arc<CallTrace>>() {
+                trace.authenticated(&caller.principal);
+            }
+            covers(&caller.principal, path).map(|()| caller)
+        });
+        let Authenticated { principal, end } = match caller {
+            Ok(caller) => caller,
             Err(refused) => return Either::Right(ready(Ok(refused.into_http()))),
         };
         let agent = service_of(path) == Some(AGENT_SERVICE);
@@ -351,6 +373,9 @@ where
             return Either::Right(ready(Ok(status_connections_exhausted().into_http())));
         }
         request.extensions_mut().insert(principal);
+        if let Some(end) = end {
+            request.extensions_mut().insert(end);
+        }
         Either::Left(self.inner.call(request))
     }
 }
@@ -371,11 +396,8 @@ fn authenticated(
     credentials: &Credentials,
     certificate: Option<&PeerCertificate>,
     headers: &HeaderMap,
-) -> Result<Principal, Status> {
-    let refused = |error: NotAuthenticated| {
-        status_with(Code::Unauthenticated, error.reason(), error.to_string(), Default::default())
-    };
-    credentials.caller(certificate, headers).map_err(refused)
+) -> Result<Authenticated, Status> {
+    credentials.caller(certificate, headers).map_err(|error| error.status())
 }
 
 /// Refuses a service that is not for this kind of principal.
@@ -413,7 +435,7 @@ mod tests {
     #[test]
     fn only_a_token_is_admitted() {
         let (credentials, text, node) = both(grant("alpha", None));
-        let given = |value: &str| credentials.principal(&headers(value));
+        let given = |value: &str| credentials.principal(&headers(value)).map(|caller| caller.principal);
         assert_eq!(given(&format!("Bearer {text}")), Ok(Principal::Operator));
         assert!(matches!(given(&format!("Bearer {node}")), Ok(Principal::Node(_))));
         assert_eq!(given(&format!("bearer {text}")), Ok(Principal::Operator), "the scheme has no case");
@@ -438,7 +460,8 @@ mod tests {
     fn a_nodes_token_opens_sessions_of_its_nodes_and_nothing_else() {
         let (credentials, operator, node) = both(grant("alpha", Some("alpha-1")));
         let call = |token: &str, path: &str| {
-            let principal = authenticated(&credentials, None, &headers(&format!("Bearer {token}")))?;
+            let caller = authenticated(&credentials, None, &headers(&format!("Bearer {token}")))?;
+            let principal = caller.principal;
             covers(&principal, path).map(|()| principal)
         };
         for path in [

@@ -13,7 +13,7 @@ use tonic::{Code, Request, Status};
 use super::ask::Ask;
 use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
 use super::ongoing::OngoingCall;
-use crate::auth::{NODE_TOKEN_ONLY, Principal};
+use crate::auth::{CredentialEnd, NODE_TOKEN_ONLY, Principal};
 use crate::call::{CallAbout, CallKind, CallTrace};
 use crate::status::{status_from_field, status_unavailable, status_with};
 
@@ -30,6 +30,8 @@ pub(crate) struct Asked<'a, M> {
 #[derive(Clone, Debug)]
 pub(crate) struct CallSeen {
     pub(crate) principal: Principal,
+    /// When its credential counts no longer; absent: it does not expire.
+    pub(crate) end: Option<CredentialEnd>,
     pub(crate) trace: Arc<CallTrace>,
 }
 
@@ -43,7 +45,7 @@ impl CallSeen {
         let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
         let trace = extensions.get::<Arc<CallTrace>>().cloned().unwrap_or_default();
         trace.authenticated(&principal);
-        Ok(Self { principal, trace })
+        Ok(Self { principal, end: extensions.get().copied(), trace })
     }
 }
 
@@ -141,6 +143,7 @@ pub(crate) fn admit_stream<'a, M: Ask>(
     let ongoing = OngoingCall {
         cell: Arc::clone(asked.cell),
         principal: seen.principal.clone(),
+        end: seen.end,
         method: M::METHOD,
         need: M::NEED,
         owner: asked.message.owner().to_owned(),
@@ -178,7 +181,7 @@ impl Cells {
         &self,
         request: Request<M>,
     ) -> Result<(&Arc<CellContext>, Caller, M), Status> {
-        let CallSeen { principal, trace } = CallSeen::of(request.extensions())?;
+        let CallSeen { principal, trace, .. } = CallSeen::of(request.extensions())?;
         let mut message = request.into_inner();
         trace.is_of(CallKind::Change);
         trace.is_about(about_of(&mut message));

@@ -40,6 +40,7 @@ pub use journal::JournalUse;
 pub use keyed::{KeyedRequest, KeyedTogether, keyed_found, keyed_run, keyed_run_together};
 pub(crate) use loads::loads_follow;
 pub use lock::MirrorLockUse;
+pub(crate) use ongoing::OngoingCall;
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{lost_after_ms, queue_check, settings_read};

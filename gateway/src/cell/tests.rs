@@ -64,7 +64,7 @@ pub(crate) struct TestGateway {
     pub(crate) cells: Arc<Cells>,
     /// The cell without faults.
     quiet: OpenCell,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 impl TestGateway {
@@ -83,7 +83,8 @@ impl TestGateway {
 
     /// The same, on a store with the faults of `plan`.
     pub(crate) async fn with_faults(plan: FaultPlan) -> Self {
-        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
+        let manual = ManualClock::at(1_000);
+        let clock: Arc<dyn Clock> = manual.clone();
         let store = MemoryStore::new(Arc::clone(&clock), SeededRng::shared(1));
         let db = store.faulty(plan, SeededRng::shared(2));
         let quiet = OpenCell::create(store.quiet(), &CellMeta::default()).await;
@@ -98,7 +99,7 @@ impl TestGateway {
             &CancellationToken::new(),
         );
         let cells = Arc::new(Cells(BTreeMap::from([(name("alpha"), cell)])));
-        let gateway = Self { cells, quiet, clock };
+        let gateway = Self { cells, quiet, clock: manual };
         gateway.furnish().await;
         gateway
     }

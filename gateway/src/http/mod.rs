@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tonic::Status;
 
-use crate::auth::{Credentials, NODE_TOKEN_ONLY, NotAuthenticated, Principal, is_grpc};
-use crate::cell::Cells;
+use crate::auth::{Authenticated, Credentials, NODE_TOKEN_ONLY, NotAuthenticated, Principal, is_grpc};
+use crate::cell::{Cells, OngoingCall};
 use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
@@ -59,11 +59,11 @@ impl HttpServer {
             "/readyz" => return Ok(verdict(&self.health.now(), HealthStatus::is_ready)),
             _ => {}
         }
-        let principal = match self.credentials.caller(mark.certificate(), request.headers()) {
-            Ok(Principal::Node(_)) => {
+        let caller = match self.credentials.caller(mark.certificate(), request.headers()) {
+            Ok(Authenticated { principal: Principal::Node(_), .. }) => {
                 return Ok(text(StatusCode::FORBIDDEN, format!("{NODE_TOKEN_ONLY}\n")));
             }
-            Ok(principal) => principal,
+            Ok(caller) => caller,
             Err(refused @ (NotAuthenticated::Token(_) | NotAuthenticated::Certificate(_))) => {
                 return Ok(text(StatusCode::UNAUTHORIZED, format!("{refused}\n")));
             }
@@ -92,9 +92,9 @@ impl HttpServer {
         let resume = resume.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let answer = match parts.as_slice() {
-            ["metrics"] => self.metrics_allow(&principal).and_then(|()| self.metrics()),
+            ["metrics"] => self.metrics_allow(&caller.principal).and_then(|()| self.metrics()),
             ["v1", "cells", cell, "names", rest @ ..] => {
-                self.names_answer(&principal, &NamesPath { cell, rest }, resume)
+                self.names_answer(caller, &NamesPath { cell, rest }, resume)
             }
             _ => Ok(not_found()),
         };
@@ -109,7 +109,7 @@ impl HttpServer {
 
     fn names_answer(
         &self,
-        principal: &Principal,
+        caller: Authenticated,
         path: &NamesPath<'_>,
         resume: Option<String>,
     ) -> Result<Response<Body>, Status> {
@@ -124,9 +124,12 @@ impl HttpServer {
             _ => return Ok(not_found()),
         };
         let need = ActionNeed::Own { others: Right::Read };
-        self.cells.get(path.cell)?.allow(principal, "GET /v1/cells/CELL/names", need, user)?;
+        let (cell, method) = (self.cells.get(path.cell)?, "GET /v1/cells/CELL/names");
+        cell.allow(&caller.principal, method, need, user)?;
         if watched {
-            self.names_watch(path.cell, user, job, resume)
+            let Authenticated { principal, end } = caller;
+            let (cell, owner) = (Arc::clone(cell), user.to_owned());
+            names_watch(OngoingCall { cell, principal, end, method, need, owner }, job, resume)
         } else {
             self.names(path.cell, user, job)
         }
@@ -147,38 +150,33 @@ impl HttpServer {
         let body = json::endpoints(&cell.name, &endpoints, cursor);
         Ok(with_type(text(StatusCode::OK, body), "application/json"))
     }
-
-    fn names_watch(
-        &self,
-        cell: &str,
-        user: &str,
-        job: &str,
-        resume: Option<String>,
-    ) -> Result<Response<Body>, Status> {
-        let cell = Arc::clone(self.cells.get(cell)?);
-        let filter = filter_of(user, job)?;
-        let resume = resume.map(|text| text.parse()).transpose();
-        let resume = resume.map_err(|error: borough_store::journal::CursorParseError| {
-            Status::invalid_argument(format!("last-event-id: {error}"))
-        })?;
-        let name = cell.name.clone();
-        let events = endpoint_changes(cell, filter, resume)?.map(move |event| match event {
-            Ok(event) => json::event(&name, &event),
-            Err(status) => json::error_event(&status),
-        });
-        let body = StreamBody::new(kept_alive(Box::pin(events)));
-        let mut response = Response::new(body.boxed_unsync());
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
-        headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-        Ok(response)
-    }
 }
 
 /// A path below `/v1/cells/{cell}/names`.
 struct NamesPath<'a> {
     cell: &'a str,
     rest: &'a [&'a str],
+}
+
+/// The changes of the endpoints of a user or a job, as long as the caller may see them.
+fn names_watch(ongoing: OngoingCall, job: &str, resume: Option<String>) -> Result<Response<Body>, Status> {
+    let cell = Arc::clone(&ongoing.cell);
+    let filter = filter_of(&ongoing.owner, job)?;
+    let resume = resume.map(|text| text.parse()).transpose();
+    let resume = resume.map_err(|error: borough_store::journal::CursorParseError| {
+        Status::invalid_argument(format!("last-event-id: {error}"))
+    })?;
+    let name = cell.name.clone();
+    let events = ongoing.hold(endpoint_changes(cell, filter, resume)?).map(move |event| match event {
+        Ok(event) => json::event(&name, &event),
+        Err(status) => json::error_event(&status),
+    });
+    let body = StreamBody::new(kept_alive(Box::pin(events)));
+    let mut response = Response::new(body.boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    Ok(response)
 }
 
 /// The events as frames, with a comment after each silent interval.

@@ -141,7 +141,7 @@ pub(crate) mod tests {
         assert!(is_handed_on(request.metadata()));
         let headers = request.metadata().clone().into_headers();
         let accepted = crate::auth::Credentials::new(peers.token.clone(), Vec::new());
-        assert_eq!(accepted.principal(&headers), Ok(crate::auth::Principal::Operator));
+        assert_eq!(accepted.principal(&headers), Ok(crate::auth::Principal::Operator.into()));
         assert!(!is_handed_on(&MetadataMap::new()));
         assert!(peers.tasks("10.0.0.2:7400").is_ok());
         assert_eq!(peers.tasks("no such address").unwrap_err().code(), tonic::Code::Unavailable);

@@ -57,7 +57,7 @@ fn trusting(issuers: &[&TestIssuer], clock: Arc<dyn Clock>) -> Issuers {
 
 fn of(issuers: &Issuers, token: &str) -> Result<Identity, TokenRefused> {
     let answer = issuers.identity(token.as_bytes(), digest_of(token.as_bytes())).expect("it is a JWT");
-    answer.map(|identity| Identity::clone(&identity))
+    answer.map(|proven| Identity::clone(&proven.identity))
 }
 
 #[test]
