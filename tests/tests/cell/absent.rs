@@ -100,6 +100,30 @@ async fn a_progress_deadline_without_a_gateway_blames_the_gateway() {
     cell.finish().await;
 }
 
+/// A stream says only after 3 s that no gateway answers. A wait that is over before knows no more of the job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wait_that_ends_soon_after_the_gateway_has_gone_blames_the_gateway() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let (address, relayed) = relay(cell.grpc()).await;
+    let token = cell.root().join("token").display().to_string();
+    let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
+    let file = cell.file("waits.yaml", WAITS);
+    let begun = tokio::time::Instant::now();
+    let run = ["job", "run", &file, "--timeout", "8s"];
+    let waits = Following::start(&cell, "waits", &[&common[..], &run[..]].concat());
+    waits.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
+    tokio::time::sleep(Duration::from_secs(6).saturating_sub(begun.elapsed())).await;
+    relayed.abort();
+    let (_, warned) = waits.ended_with(5).await;
+    let end = format!(
+        "error: tester/waits: 0/1 healthy, 1 pending; the wait ended after 8s; no gateway answers at {address} \
+         (Connection refused); the job goes on\nhint: borough job status tester/waits\n"
+    );
+    assert!(warned.ends_with(&end), "{warned}");
+    cell.borough(&["job", "stop", "waits"]).await.ended(0);
+    cell.finish().await;
+}
+
 /// A list that is watched says of each outage once that no gateway answers, and where it asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_watched_list_says_once_that_no_gateway_answers() {

@@ -219,7 +219,10 @@ impl Drain<'_> {
     async fn out_of_time(&mut self, timeout: Duration) -> Failure {
         let waited = humantime::format_duration(timeout);
         let (node, mut details) = (self.node, Vec::new());
-        let left = self.left().await.ok().flatten();
+        let left = match self.left().await {
+            Err(failure) if failure.code() == Code::Unreachable => return goes_on(node, failure),
+            left => left.ok().flatten(),
+        };
         if let Some(left) = &left {
             details = self.explain(left).await.unwrap_or_default();
             // What stands above is not said again.

@@ -319,12 +319,16 @@ pub(in crate::command) async fn all_again(
         None => Ok(again.await),
         Some(timeout) => tokio::time::timeout(timeout, again).await.map_err(|_| timeout),
     };
-    let ended = ended.unwrap_or_else(|timeout| {
-        let after = humantime::format_duration(timeout);
-        let count = tally(next.len(), "task");
-        let message = format!("{job}: not each of {count} runs again after {after}; the restarts go on");
-        Err(waiting.ended_early(Code::Failed, &message).with_hint(format!("borough why {job}")))
-    });
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(timeout) => {
+            let after = humantime::format_duration(timeout);
+            let count = tally(next.len(), "task");
+            let message = format!("{job}: not each of {count} runs again after {after}; the restarts go on");
+            let failure = waiting.ended_early(Code::Failed, &message).await;
+            Err(failure.with_hint(format!("borough why {job}")))
+        }
+    };
     progress.reached();
     ended
 }

@@ -8,7 +8,7 @@ use super::progress::{Goal, KnownJob};
 use super::wait::WaitingOutput;
 use crate::exit::{Code, Failure, absence_text_within};
 
-/// How long a gateway may take to show that one answers, once the progress deadline has passed.
+/// How long a gateway may take to show that one answers, once a time is over.
 const PROBE_TIME: Duration = Duration::from_secs(3);
 
 impl WaitingOutput<'_, '_> {
@@ -19,8 +19,8 @@ impl WaitingOutput<'_, '_> {
 
     /// The failure of a wait that its caller has ended with this message. While no gateway answers, it names the
     /// gateway.
-    pub(super) fn ended_early(&mut self, code: Code, message: &str) -> Failure {
-        match self.absent.take() {
+    pub(super) async fn ended_early(&mut self, code: Code, message: &str) -> Failure {
+        match self.absent_now().await {
             Some(absent) => Failure::new(Code::Unreachable, format!("{message}; {absent}")),
             None => Failure::new(code, message),
         }
@@ -39,6 +39,17 @@ impl WaitingOutput<'_, '_> {
         }
     }
 
+    /// That no gateway answers, as a failure would say it; `None`: one does. A stream says so only after a while, so this
+    /// asks if the stream has not.
+    pub(super) async fn absent_now(&mut self) -> Option<String> {
+        if let Some(absent) = self.absent.take() {
+            return Some(absent);
+        }
+        let asked = self.client.with_deadline_max(PROBE_TIME).job_get(self.job).await;
+        let failure = Failure::from(asked.err()?);
+        (failure.code() == Code::Unreachable).then(|| failure.message().to_owned())
+    }
+
     /// That no gateway says how far the job is, once the progress deadline has passed; `None`: one does.
     pub(super) async fn unknown_progress(
         &mut self,
@@ -46,15 +57,7 @@ impl WaitingOutput<'_, '_> {
         goal: Goal,
         deadline: Duration,
     ) -> Option<Failure> {
-        let absent = match self.absent.take() {
-            Some(absent) => absent,
-            // A gateway may have gone just now.
-            None => {
-                let asked = self.client.with_deadline_max(PROBE_TIME).job_get(self.job).await;
-                let failure = Failure::from(asked.err()?);
-                Some(failure.message().to_owned()).filter(|_| failure.code() == Code::Unreachable)?
-            }
-        };
+        let absent = self.absent_now().await?;
         let (state, passed) = (self.state_text(known, goal), humantime::format_duration(deadline));
         Some(Failure::new(
             Code::Unreachable,

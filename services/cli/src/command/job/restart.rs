@@ -183,7 +183,7 @@ impl Rolling<'_> {
                 Ok(reached) => reached?,
                 Err(_) => {
                     let late = late_text(&watched.known.text(goal), timeout);
-                    return Err(waiting.ended_early(Code::Failed, &late));
+                    return Err(waiting.ended_early(Code::Failed, &late).await);
                 }
             }
             self.done.push(index);

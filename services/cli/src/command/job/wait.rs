@@ -63,7 +63,7 @@ pub(in crate::command) async fn wait(
         Some(timeout) => tokio::time::timeout(timeout, waited).await,
         None => Ok(waited.await),
     };
-    let absent = waiting.absent.take();
+    let absent = if outcome.is_err() { waiting.absent_now().await } else { None };
     let on = if waiting.is_paused { "the rollout stays paused" } else { goal.goes_on() };
     if let Ok(Ok(waited)) = &outcome {
         progress.end(&waited.text);
