@@ -55,7 +55,7 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         usage: context.usage,
         host: context.host,
         surges: (job.owner_count()..job.count).contains(&row.id.index),
-        resize: row.resize.as_deref().map(resize_to_message),
+        resize: resize_shown(job, row).map(resize_to_message),
         alloc: row.in_alloc().map(|place| v1::TaskInAlloc {
             set: context.alloc_set,
             index: place.alloc.index,
@@ -65,6 +65,12 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         helpers: row.helpers.iter().flat_map(|helpers| helpers.iter()).map(helper_to_message).collect(),
         charge: row.charged_node().map(|_| resources_to_message(&row.charge.resources.without_cards())),
     }
+}
+
+/// The resize of a task that people see. What was refused to an earlier version is over: nobody asks for it any more.
+fn resize_shown<'a>(job: &JobRow, row: &'a TaskRow) -> Option<&'a Resize> {
+    let is_asked = |resize: &&Resize| resize.refused.is_none() || resize.version >= job.spec_version;
+    row.resize.as_deref().filter(is_asked)
 }
 
 /// The status of a helper.

@@ -639,7 +639,7 @@ type Task struct {
 	Charge *Resources `protobuf:"bytes,23,opt,name=charge,proto3" json:"charge,omitempty"`
 	// A rollout runs it beside the tasks that the job's owner wants, until the rollout is done.
 	Surges bool `protobuf:"varint,24,opt,name=surges,proto3" json:"surges,omitempty"`
-	// A resize in place that is not in force; absent: what it is charged is.
+	// A resize in place that is not in force; absent: what it is charged is, or an earlier version asked for another.
 	Resize *TaskResize `protobuf:"bytes,25,opt,name=resize,proto3" json:"resize,omitempty"`
 	// Its place in an alloc; absent: it is in none now. It is charged to no node then, since its alloc is.
 	Alloc *TaskInAlloc `protobuf:"bytes,26,opt,name=alloc,proto3" json:"alloc,omitempty"`

@@ -167,9 +167,13 @@ async fn memory_below_its_use_is_refused_with_the_figures_and_nothing_restarts()
     cell.borough(&["rollout", "status", "web"]).await.ended(0).prints(": rolling").prints(than);
     let waits = cell.borough(&["job", "run", "--timeout", "1s", &small]).await;
     waits.warns("not resized: it uses ").warns(than);
+    // A version that is taken back asks for nothing any more.
+    cell.borough(&["--yes", "rollout", "undo", "web"]).await.ended(0);
+    let status = cell.borough(&["task", "status", "web/0"]).await.ended(0);
+    assert!(!status.stdout.contains("asked for"), "{}", status.stdout);
     // A file that asks for enough reaches the same processes.
     let file = cell.file("web.yaml", &web(HOLDS, "20m", "64MiB", UPDATE));
-    cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 3");
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 4");
     let after = healthy(&cell).await;
     assert_eq!((processes(&after), charges(&after)), (processes(&before), vec![(20, 64 * MIB); 2]));
     cell.finish().await;

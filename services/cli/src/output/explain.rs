@@ -56,6 +56,9 @@ pub(crate) struct ExplanationView {
     /// Whether a rollout runs these tasks beside those that the job's owner wants.
     #[serde(skip)]
     pub(crate) surges: bool,
+    /// Whether tasks that run were not resized in place.
+    #[serde(skip)]
+    pub(crate) resize_refused: bool,
     /// Lines below the headline. The summary has them too.
     #[serde(skip)]
     pub(crate) details: Vec<Foreign>,
@@ -121,6 +124,7 @@ impl From<v1::Explanation> for ExplanationView {
             unhealthy_since_ms: Some(explanation.unhealthy_since_ms).filter(|&since| since > 0),
             rollout: None,
             surges: false,
+            resize_refused: explanation.resize_refused,
             details: explanation.details.into_iter().map(Foreign::from).collect(),
         }
     }

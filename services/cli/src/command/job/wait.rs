@@ -408,7 +408,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         self.silent = silent.iter().filter_map(tasks).collect();
         let text = if pending { explanations_text(&waits) } else { String::new() };
         if !known.is_rollout_failed() {
-            self.unplaced.clone_from(&text);
+            // The way out of a refused resize is none once its version has failed.
+            let unplaced: Vec<_> = waits.into_iter().filter(|view| !view.resize_refused).collect();
+            self.unplaced = if pending { explanations_text(&unplaced) } else { String::new() };
         }
         // How long a node is silent changes all the time, and is said once.
         if text == self.explained && self.silent == self.silent_told {

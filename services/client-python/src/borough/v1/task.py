@@ -201,7 +201,9 @@ class Task(Record):
     surges: bool = False
     """A rollout runs it beside the tasks that the job's owner wants, until the rollout is done."""
     resize: TaskResize | None = None
-    """A resize in place that is not in force; absent: what it is charged is."""
+    """A resize in place that is not in force; absent: what it is charged is, or an earlier version asked for
+    another.
+    """
     alloc: TaskInAlloc | None = None
     """Its place in an alloc; absent: it is in none now. It is charged to no node then, since its alloc is."""
     inside: tuple[TaskInside, ...] = ()

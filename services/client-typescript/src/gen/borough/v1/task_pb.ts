@@ -243,7 +243,7 @@ export type Task = Message<"borough.v1.Task"> & {
   surges: boolean;
 
   /**
-   * A resize in place that is not in force; absent: what it is charged is.
+   * A resize in place that is not in force; absent: what it is charged is, or an earlier version asked for another.
    *
    * @generated from field: borough.v1.TaskResize resize = 25;
    */
