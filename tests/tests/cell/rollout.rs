@@ -462,7 +462,7 @@ async fn a_rollout_says_that_a_surging_task_has_no_node() {
     let waits = "; 1 surging task waits for a node (borough why tester/web)\n";
     status.prints(": rolling\n").prints(waits).prints("\nsurging task 3: fits on none of 1 node");
     let listed = cell.borough(&["job", "list"]).await.ended(0);
-    listed.prints("running (rollout 0/3, surge waits for a node)").prints("  3/3  ");
+    listed.prints("running (rollout 0/3, 1 to surge)").prints("  3/3  ");
     let failed = cell.borough(&["job", "run", &large]).await.ended(1);
     failed.warns("the rollout of version 4 failed: ").warns("; borough rollout undo tester/web\n");
     let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);

@@ -69,8 +69,11 @@ pub(crate) struct RolloutOutput {
     pub(crate) canaries: u32,
     /// Since when they have waited for the promotion, healthy; null: they do not.
     pub(crate) canaries_healthy_ms: Option<i64>,
-    /// Those of them that wait for a node; null: not known.
+    /// Those of them that have no node; null: not known.
     pub(crate) surge_unplaced: Option<u32>,
+    /// Whether the cell has said that they wait for one. Most get a node at once.
+    #[serde(skip)]
+    surge_waits: bool,
     /// The healthy ones of them; null: not known.
     pub(crate) surge_healthy: Option<u32>,
     /// Healthy tasks of the job's own that it has ended.
@@ -101,6 +104,7 @@ impl From<v1::Rollout> for RolloutOutput {
             surge_unplaced: rollout
                 .progress
                 .and_then(|progress| Some(rollout.surge.saturating_sub(progress.surging?))),
+            surge_waits: false,
             surge_healthy: rollout.progress.and_then(|progress| progress.surging_healthy),
         }
     }
@@ -113,7 +117,7 @@ impl RolloutOutput {
         let progress = healthy.map(|(healthy, of)| format!(" {healthy}/{of}")).unwrap_or_default();
         let surge = match (self.surge, self.surge_unplaced.unwrap_or(0)) {
             (0, _) => String::new(),
-            (surge, unplaced) if unplaced >= surge => ", surge waits for a node".to_owned(),
+            (surge, unplaced) if unplaced >= surge => format!(", {surge} to surge"),
             (surge, unplaced) => format!(", {} surging", surge.saturating_sub(unplaced)),
         };
         match self.state.as_str() {
@@ -132,9 +136,13 @@ impl RolloutOutput {
         let wait = if unplaced == 1 { "waits" } else { "wait" };
         match self.surge.saturating_sub(unplaced) {
             0 if unplaced == 0 => None,
-            0 => Some(surge_waits_text(unplaced)),
+            0 if self.surge_waits => Some(surge_waits_text(unplaced)),
+            0 => Some(format!("{unplaced} to surge")),
             placed if unplaced == 0 => Some(format!("{placed} surging")),
-            placed => Some(format!("{placed} surging, and {unplaced} more {wait} for a node")),
+            placed if self.surge_waits => {
+                Some(format!("{placed} surging, and {unplaced} more {wait} for a node"))
+            }
+            placed => Some(format!("{placed} surging, and {unplaced} more to surge")),
         }
     }
 
@@ -233,13 +241,14 @@ pub(crate) struct RolloutStatusView {
 impl RolloutStatusView {
     /// `unplaced` says why tasks of the job have no node.
     pub(crate) fn new(job: &v1::Job, rollout: v1::Rollout, unplaced: Vec<ExplanationView>) -> Self {
+        let surge_waits = unplaced.iter().any(|view| view.surges && !view.fits);
         Self {
             user: job.user.as_str().into(),
             name: job.name.as_str().into(),
             job_state: word(job.state().as_str_name(), "JOB_STATE_"),
             kind: word(job.kind().as_str_name(), "JOB_KIND_"),
             count: job.count,
-            rollout: rollout.into(),
+            rollout: RolloutOutput { surge_waits, ..rollout.into() },
             brings_back: None,
             unplaced,
         }
@@ -288,7 +297,7 @@ impl RolloutStatusView {
 
     fn tasks_text(&self) -> String {
         let Some(mut progress) = self.rollout.progress_text() else { return String::new() };
-        if self.rollout.surge_unplaced.is_some_and(|tasks| tasks > 0) {
+        if self.rollout.surge_waits && self.rollout.surge_unplaced.is_some_and(|tasks| tasks > 0) {
             progress.push_str(&format!(" (borough why {}/{})", self.user, self.name));
         }
         let others = self.count.saturating_sub(self.rollout.concerned.unwrap_or(self.count));
@@ -328,15 +337,24 @@ mod tests {
         let surging = v1::Rollout { surge: 2, ..rolling.clone() };
         let text_of = "of version 4 from 3, rolling; 2 of 3 have it, 1 of these are healthy; 2 surging";
         assert_eq!(of(&surging), text("rollout 1/3, 2 surging", text_of));
-        let waits = |placed| {
+        let placed = |placed| {
             let progress = progress.map(|known| v1::RolloutProgress { surging: Some(placed), ..known });
-            of(&v1::Rollout { progress, ..surging.clone() })
+            v1::Rollout { progress, ..surging.clone() }
         };
+        // Most get a node at once. Only the cell knows which of them wait for one.
         let have = "of version 4 from 3, rolling; 2 of 3 have it, 1 of these are healthy";
-        let long = format!("{have}; 1 surging, and 1 more waits for a node");
-        assert_eq!(waits(1), text("rollout 1/3, 1 surging", &long));
-        let long = format!("{have}; 2 surging tasks wait for a node");
-        assert_eq!(waits(0), text("rollout 1/3, surge waits for a node", &long));
+        let long = format!("{have}; 1 surging, and 1 more to surge");
+        assert_eq!(of(&placed(1)), text("rollout 1/3, 1 surging", &long));
+        assert_eq!(of(&placed(0)), text("rollout 1/3, 2 to surge", &format!("{have}; 2 to surge")));
+        let status = |rollout: v1::Rollout, fits| {
+            let state = v1::JobState::Running.into();
+            let job = v1::Job { state, count: 5, rollout: Some(rollout.clone()), ..v1::Job::default() };
+            let explained = v1::Explanation { indexes: vec![3, 4], fits, ..v1::Explanation::default() };
+            RolloutStatusView::new(&job, rollout, ExplanationView::all_of(&job, vec![explained])).text()
+        };
+        assert!(status(placed(1), false).contains("; 1 surging, and 1 more waits for a node (borough why"));
+        assert!(status(placed(0), false).contains("; 2 surging tasks wait for a node (borough why"));
+        assert!(!status(placed(0), true).contains("wait"), "they fit, and only have no node yet");
         // Nothing of it goes on once the job is over.
         let over = RolloutOutput::from(surging.clone()).text("stopped");
         assert_eq!(over, "of version 4 from 3, unfinished; the job is stopped");
