@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use borough_kv::exercise::not_exercised;
 use borough_tests::{DEADLINE, TestCell, http_get, options, until};
+use futures::future::join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -117,6 +118,22 @@ async fn several_jobs_are_one_service_with_a_share_for_each() {
         .ended(0)
         .prints("service tester/shop")
         .prints("shop-canary gets 5 per cent");
+    cell.finish().await;
+}
+
+/// None of them names a revision, so each one is for the service as it finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn shares_that_are_set_at_once_are_all_kept() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.borough(&["name", "set", "shop", "-l", "app=shop"]).await.ended(0);
+    let shares: Vec<String> = (1..=7).map(|job| format!("canary-{job}={job}")).collect();
+    let set = async |share: &str| cell.borough(&["name", "set", "shop", "--share", share]).await.ended(0);
+    join_all(shares.iter().map(|share| set(share))).await;
+    let status = cell.borough(&["name", "status"]).await.ended(0);
+    for share in &shares {
+        let shown = format!("{}%", share.replace('=', " "));
+        assert!(status.stdout.contains(&shown), "{shown}: {}", status.stdout);
+    }
     cell.finish().await;
 }
 
