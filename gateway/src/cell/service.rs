@@ -128,6 +128,7 @@ fn cell_of_state(state: &MirrorState, tally: &CellTally) -> v1::Cell {
         used: Some(resources_to_message(&tally.used)),
         jobs: tally.jobs,
         tasks: Some(tally.tasks),
+        members: u32::try_from(state.members().len()).unwrap_or(u32::MAX),
         ..v1::Cell::default()
     }
 }

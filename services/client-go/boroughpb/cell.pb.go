@@ -99,7 +99,9 @@ type Cell struct {
 	// Problems for an operator: schedulers that rules or jobs name and that no worker serves.
 	Warnings []string `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Only in an answer to a request that asks for it.
-	Load          *CellLoad `protobuf:"bytes,15,opt,name=load,proto3" json:"load,omitempty"`
+	Load *CellLoad `protobuf:"bytes,15,opt,name=load,proto3" json:"load,omitempty"`
+	// Member cells of the federation that has its home in this cell; 0: it is no home, or nobody has joined.
+	Members       uint32 `protobuf:"varint,16,opt,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -237,6 +239,13 @@ func (x *Cell) GetLoad() *CellLoad {
 		return x.Load
 	}
 	return nil
+}
+
+func (x *Cell) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
 }
 
 // The real use of the nodes of a cell, as their agents measure it.
@@ -1266,7 +1275,7 @@ var File_borough_v1_cell_proto protoreflect.FileDescriptor
 const file_borough_v1_cell_proto_rawDesc = "" +
 	"\n" +
 	"\x15borough/v1/cell.proto\x12\n" +
-	"borough.v1\x1a\x17borough/v1/common.proto\x1a\x14borough/v1/job.proto\"\xb1\x04\n" +
+	"borough.v1\x1a\x17borough/v1/common.proto\x1a\x14borough/v1/job.proto\"\xcb\x04\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.borough.v1.CellStateR\x05state\x12\x1f\n" +
@@ -1287,7 +1296,8 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\fstaleness_ms\x18\f \x01(\x04R\vstalenessMs\x124\n" +
 	"\bsettings\x18\r \x01(\v2\x18.borough.v1.CellSettingsR\bsettings\x12\x1a\n" +
 	"\bwarnings\x18\x0e \x03(\tR\bwarnings\x12(\n" +
-	"\x04load\x18\x0f \x01(\v2\x14.borough.v1.CellLoadR\x04load\"b\n" +
+	"\x04load\x18\x0f \x01(\v2\x14.borough.v1.CellLoadR\x04load\x12\x18\n" +
+	"\amembers\x18\x10 \x01(\rR\amembers\"b\n" +
 	"\bCellLoad\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\rR\x05nodes\x12\x1d\n" +
 	"\n" +

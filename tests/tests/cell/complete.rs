@@ -64,6 +64,8 @@ borough task signal typed-web/0 sigte => sigterm
 borough quota set ann --band prod => production
 borough auth grant user/ann --role view => viewer
 borough cell set --profile best => best-fit
+borough cell members --federation ho => homebase
+borough name set shop --share typed-w => typed-web=
 borough audit list --method StopJ => StopJob
 borough job logs typed-web --helper sid => side
 borough node untaint alpha-1 typ => typed:no_schedule
@@ -104,7 +106,9 @@ async fn typed_in(cell: &TestCell, shell: &[&str], script: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_tab_completes_the_names_of_the_cell_in_every_shell_that_is_here() {
-    let cell = TestCell::start(options!().nodes(1)).await;
+    let cell = TestCell::start(options!().nodes(1).dev_arguments(&["--federation", "homebase"])).await;
+    let join = ["cell", "join", "beta", "--at", "127.0.0.1:1", "--federation", "homebase"];
+    cell.borough(&join).await.ended(0);
     let text = "name: typed-web\nlabels: {tier: web}\ntask: {command: [sleep, 600], resources: {cpu: 10m}, grace: 100ms, \
                 helpers: [{name: side, when: beside, command: [sleep, 600]}]}\n";
     cell.run("web.yaml", text).await;

@@ -177,6 +177,10 @@ async fn a_watched_list_of_members_follows_the_home() {
     one.ended(0);
     list.until_shown("\"name\":\"beta\"").await;
     // It follows a stream, and does not only read again at intervals.
+    home.borough(&["cell", "list"]).await.ended(0).prints("open, home of 1 cell ");
+    let json = home.borough(&["cell", "list", "-o", "json"]).await.ended(0);
+    let json = json.stdout.replace(' ', "");
+    assert!(json.contains("\"members\":1") && json.contains("\"members\":0"), "{json}");
     until("a stream", || async { streams(&home).await.filter(|now| *now > before) }).await;
     home.borough(&["--yes", "cell", "leave", "beta"]).await.ended(0);
     list.until_shown("\"removed\"").await;

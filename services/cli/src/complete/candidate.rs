@@ -45,6 +45,10 @@ pub(super) enum Completed {
     Cell,
     /// A cell of the federation.
     Member,
+    /// The home of a federation.
+    Home,
+    /// A job of the caller, for its share of a service.
+    Share,
     MergedService,
     Context,
     /// A field of a job file.
@@ -91,6 +95,8 @@ impl Completed {
             (_, "service", _) if noun == "name" => Some(Self::MergedService),
             (_, "node" | "nodes", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
             (_, "member", _) if verb != "join" => Some(Self::Member),
+            (_, "federation", _) if noun == "cell" => Some(Self::Home),
+            (_, "shares", _) => Some(Self::Share),
             (_, "label", _) if noun == "cell" => None,
             (_, "state", _) => match noun {
                 "node" => Some(Self::NodeState),
@@ -190,6 +196,17 @@ async fn names(
         Completed::Taint => Ok(settable(taints(client, None).await?)),
         Completed::NodeTaint => taints(client, object).await,
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
+        Completed::Home => {
+            // A home that nobody has joined yet cannot be told from other cells, except by the usual name.
+            let cells = client.cell_list().await?.into_iter();
+            let homes = cells.filter(|cell| cell.members > 0 || cell.name == FEDERATION_HOME);
+            Ok(homes.map(|cell| cell.name).collect())
+        }
+        Completed::Share => {
+            let own = current.split('=').next().unwrap_or_default();
+            let names = jobs(client, own, Completed::Job).await?;
+            Ok(names.into_iter().map(|name| format!("{name}=")).collect())
+        }
         Completed::Member => {
             let members = client.with_cell(FEDERATION_HOME).member_list(Vec::new()).await?;
             Ok(members.into_iter().map(|member| member.cell).collect())

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::job::CountsView;
 use super::table::{Tabular, table};
-use super::text::{ResourcesView, bytes, facts, word};
+use super::text::{ResourcesView, bytes, facts, tally, word};
 use super::{Foreign, Style};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +27,8 @@ pub(crate) struct CellOutput {
     pub(crate) staleness_ms: u64,
     pub(crate) settings: SettingsView,
     pub(crate) warnings: Vec<Foreign>,
+    /// Member cells of the federation that has its home here; 0: it is no home, or nobody has joined.
+    pub(crate) members: u32,
 }
 
 /// The settings of a cell.
@@ -264,6 +266,7 @@ impl From<v1::Cell> for CellOutput {
             staleness_ms: cell.staleness_ms,
             settings: cell.settings.unwrap_or_default().into(),
             warnings: cell.warnings.into_iter().map(Foreign::from).collect(),
+            members: cell.members,
         }
     }
 }
@@ -278,7 +281,7 @@ impl Tabular for CellOutput {
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let cells = vec![
             self.name.to_string(),
-            self.state.clone(),
+            self.state_text(),
             format!("{}/{}", self.nodes_ready, self.nodes),
             self.jobs.to_string(),
             self.tasks.text(),
@@ -289,10 +292,21 @@ impl Tabular for CellOutput {
 }
 
 impl CellOutput {
+    /// The state, and of how many cells it is the home.
+    fn state_text(&self) -> String {
+        match self.members {
+            0 => self.state.clone(),
+            members => {
+                let cells = tally(usize::try_from(members).unwrap_or(usize::MAX), "cell");
+                format!("{}, home of {cells}", self.state)
+            }
+        }
+    }
+
     pub(crate) fn text(&self, style: &Style) -> String {
         let mut text = facts(&[
             ("cell", self.name.to_string()),
-            ("state", self.state.clone()),
+            ("state", self.state_text()),
             (
                 "store",
                 format!("{} (epoch {}), read {} ms ago", self.store, self.store_epoch, self.staleness_ms),

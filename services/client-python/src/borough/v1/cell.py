@@ -63,6 +63,8 @@ class Cell(Record):
     """Problems for an operator: schedulers that rules or jobs name and that no worker serves."""
     load: CellLoad | None = None
     """Only in an answer to a request that asks for it."""
+    members: int = 0
+    """Member cells of the federation that has its home in this cell; 0: it is no home, or nobody has joined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ class Cell(_message.Message):
         "settings",
         "warnings",
         "load",
+        "members",
     )
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +57,7 @@ class Cell(_message.Message):
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: CellState
     store_epoch: int
@@ -71,6 +73,7 @@ class Cell(_message.Message):
     settings: CellSettings
     warnings: _containers.RepeatedScalarFieldContainer[str]
     load: CellLoad
+    members: int
     def __init__(
         self,
         name: _Optional[str] = ...,
@@ -88,6 +91,7 @@ class Cell(_message.Message):
         settings: _Optional[_Union[CellSettings, _Mapping]] = ...,
         warnings: _Optional[_Iterable[str]] = ...,
         load: _Optional[_Union[CellLoad, _Mapping]] = ...,
+        members: _Optional[int] = ...,
     ) -> None: ...
 
 class CellLoad(_message.Message):
