@@ -280,6 +280,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
         Some(StopReason::Shutdown) => "its cell is shut down",
         Some(StopReason::NodeLeft) => "its daemon job no longer serves its node",
         Some(StopReason::AllocLeft) => "its alloc leaves the node",
+        Some(StopReason::SurgeOver) => "its job no longer needs it beside the others",
         None => "no reason given",
     }
 }

@@ -216,6 +216,7 @@ pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
         StopReason::Shutdown => v1::StopReason::Shutdown,
         StopReason::NodeLeft => v1::StopReason::NodeLeft,
         StopReason::AllocLeft => v1::StopReason::AllocLeft,
+        StopReason::SurgeOver => v1::StopReason::SurgeOver,
     }
 }
 

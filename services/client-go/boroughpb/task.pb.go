@@ -219,6 +219,8 @@ const (
 	StopReason_STOP_REASON_NODE_LEFT StopReason = 10
 	// The alloc that it is in ends, or leaves its node. Pending, and placed where the alloc goes.
 	StopReason_STOP_REASON_ALLOC_LEFT StopReason = 11
+	// It ran beside the tasks that its owner wants, as a canary or for a move, and that is over. Dead.
+	StopReason_STOP_REASON_SURGE_OVER StopReason = 12
 )
 
 // Enum value maps for StopReason.
@@ -236,6 +238,7 @@ var (
 		9:  "STOP_REASON_SHUTDOWN",
 		10: "STOP_REASON_NODE_LEFT",
 		11: "STOP_REASON_ALLOC_LEFT",
+		12: "STOP_REASON_SURGE_OVER",
 	}
 	StopReason_value = map[string]int32{
 		"STOP_REASON_UNSPECIFIED": 0,
@@ -250,6 +253,7 @@ var (
 		"STOP_REASON_SHUTDOWN":    9,
 		"STOP_REASON_NODE_LEFT":   10,
 		"STOP_REASON_ALLOC_LEFT":  11,
+		"STOP_REASON_SURGE_OVER":  12,
 	}
 )
 
@@ -3546,7 +3550,7 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHEALTH_UNKNOWN\x10\x01\x12\x12\n" +
 	"\x0eHEALTH_HEALTHY\x10\x02\x12\x14\n" +
-	"\x10HEALTH_UNHEALTHY\x10\x03*\xcd\x02\n" +
+	"\x10HEALTH_UNHEALTHY\x10\x03*\xe9\x02\n" +
 	"\n" +
 	"StopReason\x12\x1b\n" +
 	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
@@ -3561,7 +3565,8 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x14STOP_REASON_SHUTDOWN\x10\t\x12\x19\n" +
 	"\x15STOP_REASON_NODE_LEFT\x10\n" +
 	"\x12\x1a\n" +
-	"\x16STOP_REASON_ALLOC_LEFT\x10\v*\xe2\x01\n" +
+	"\x16STOP_REASON_ALLOC_LEFT\x10\v\x12\x1a\n" +
+	"\x16STOP_REASON_SURGE_OVER\x10\f*\xe2\x01\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11END_REASON_EXITED\x10\x01\x12\x17\n" +

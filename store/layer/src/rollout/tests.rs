@@ -9,7 +9,7 @@ mod way_back;
 
 use borough_model::job::{JobKind, RolloutState, TaskOverride, UpdateSpec};
 use borough_model::node::AGENT_RESIZE;
-use borough_model::task::{EndReason, Exit, Health, Placement, TaskEvent, TaskRow, TaskState};
+use borough_model::task::{EndReason, Exit, Health, Placement, StopReason, TaskEvent, TaskRow, TaskState};
 use borough_model::{NodeId, Resources};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Actions of controllers and owners on tasks.
 
 use borough_kv::Transaction;
-use borough_model::job::{JobRow, JobState};
+use borough_model::job::JobState;
 use borough_model::node::NodeState;
 use borough_model::task::{StopReason, TaskEvent, TaskRow, TaskState};
 use borough_model::{Incarnation, JobId, NodeId, TaskId};
@@ -63,8 +63,8 @@ pub async fn task_unwanted_stop(
     after: Option<TaskId>,
     limit: usize,
 ) -> StoreResult<TaskSweep> {
-    let row = job_get(tx, changes.space(), job).await?;
-    let (first, reason) = unwanted(&row);
+    let owner = job_get(tx, changes.space(), job).await?;
+    let first = if owner.state == JobState::Stopping { 0 } else { owner.count };
     let after = after.map(|task| task.index).max(first.checked_sub(1));
     let after = after.map(|index| TaskKey { job, index });
     let options = RangeOptions { after, limit: limit.max(1), ..RangeOptions::default() };
@@ -77,6 +77,7 @@ pub async fn task_unwanted_stop(
     book.extend_rows(tx, changes.space(), known).await?;
     let mut changed = 0_usize;
     for row in &alive {
+        let reason = StopReason::of_unwanted(&owner, row.id.index);
         let applied = book.apply(row.id, &TaskEvent::StopRequested { reason }, changes.at_ms())?;
         changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
     }
@@ -116,14 +117,6 @@ pub async fn task_wanted_revive(
     }
     book.write(tx, changes).await?;
     Ok(TaskSweep { changed, next: last.filter(|task| task.index < row.count) })
-}
-
-/// The first index that a job does not want, and the reason.
-fn unwanted(job: &JobRow) -> (u32, StopReason) {
-    match job.state {
-        JobState::Stopping => (0, StopReason::JobStopped),
-        JobState::Waiting | JobState::Running | JobState::Ended { .. } => (job.count, StopReason::JobShrunk),
-    }
 }
 
 /// Ends the current attempt of a task at its owner's request, so that the next one begins. A task in back-off is tried

@@ -2,6 +2,26 @@
 
 use super::row::{TaskRow, TaskState, Verdict};
 use super::stop::StopReason;
+use crate::job::{JobRow, JobState};
+
+impl StopReason {
+    /// Why a job does not want its task `index` any more. Its row says how many tasks its owner wanted before the last
+    /// change. Those beyond them and beyond its count ran beside them.
+    pub fn of_unwanted(job: &JobRow, index: u32) -> Self {
+        if job.state == JobState::Stopping {
+            return Self::JobStopped;
+        }
+        let Some(changes) = &job.changes else { return Self::JobShrunk };
+        let scaled = changes.scaled.map(|scaled| scaled.before);
+        let before = match changes.versions.last() {
+            Some(version) if version.revision == changes.revision => version.before.or(scaled),
+            _ => scaled,
+        };
+        // Without a record its owner has never wanted another count.
+        let is_scaled_away = before.is_some_and(|before| index < before.count);
+        if is_scaled_away { Self::JobShrunk } else { Self::SurgeOver }
+    }
+}
 
 impl TaskRow {
     /// Returns true if it is over because its daemon job does not serve its node any more. It may be for a node again.
@@ -11,10 +31,10 @@ impl TaskRow {
             && self.verdict == Some(Verdict::Stopped)
     }
 
-    /// Returns true if it ends, or has ended, only because its job had shrunk. If the job grows over its index, it
-    /// wants the task again.
+    /// Returns true if it ends, or has ended, only because its job had shrunk or needs it no more beside the others. If
+    /// the job grows over its index, it wants the task again.
     pub fn is_shrunk_away(&self) -> bool {
-        self.stop == Some(StopReason::JobShrunk)
+        matches!(self.stop, Some(StopReason::JobShrunk | StopReason::SurgeOver))
             && match self.state {
                 TaskState::Stopping => true,
                 TaskState::Releasing | TaskState::Dead => self.verdict == Some(Verdict::Stopped),

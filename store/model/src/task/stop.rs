@@ -43,11 +43,14 @@ pub enum StopReason {
     /// The alloc that it is in ends, or leaves its node: pending, and placed where the alloc goes.
     #[n(10)]
     AllocLeft,
+    /// It ran beside the tasks that its owner wants, for a rollout or a move that is over: dead.
+    #[n(11)]
+    SurgeOver,
 }
 
 impl StopReason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::JobStopped,
         Self::JobShrunk,
         Self::Restart,
@@ -59,12 +62,13 @@ impl StopReason {
         Self::Shutdown,
         Self::NodeLeft,
         Self::AllocLeft,
+        Self::SurgeOver,
     ];
 
     /// Returns true if the task is dead after this stop; otherwise it is pending.
     pub fn is_final(self) -> bool {
         match self {
-            Self::JobStopped | Self::JobShrunk | Self::NodeLeft => true,
+            Self::JobStopped | Self::JobShrunk | Self::NodeLeft | Self::SurgeOver => true,
             Self::Restart
             | Self::Unhealthy
             | Self::Drained
@@ -85,7 +89,6 @@ impl StopReason {
     pub fn text(self) -> &'static str {
         match self {
             Self::JobStopped => "its job was stopped",
-            // Also a canary, and what surges, once its rollout is over: the owner has scaled nothing.
             Self::JobShrunk => "its job no longer has this task",
             Self::Restart => "it was to be restarted",
             Self::Unhealthy => "its health check failed",
@@ -96,6 +99,7 @@ impl StopReason {
             Self::Shutdown => "its cell was shut down",
             Self::NodeLeft => "its node is drained, lost, or no longer matches its daemon job",
             Self::AllocLeft => "its alloc ends or leaves the node",
+            Self::SurgeOver => "it was a canary, or ran beside the others for a change that is over",
         }
     }
 

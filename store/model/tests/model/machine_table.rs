@@ -50,6 +50,7 @@ fn rows() -> Vec<(&'static str, TaskRow)> {
             "dead, job shrank",
             row_from(running(Health::Healthy), &[stop(StopReason::JobShrunk), gone.clone()]),
         ),
+        ("dead, surged", row_from(running(Health::Healthy), &[stop(StopReason::SurgeOver), gone.clone()])),
         ("pending, for its node", row_after(&[TaskEvent::NodeServed { node: NODE }])),
         (
             "dead, withdrawn from its node",

@@ -146,7 +146,7 @@ fn the_answer_of_a_probe_is_in_the_end_of_what_was_stopped_for_it_and_in_no_othe
     assert_eq!(drained.message, StopReason::Drained.text());
     assert!(!drained.is_failure());
     assert_eq!(StopReason::of_text("its health check failed badly"), None);
-    // A canary that is taken back ends like a task beyond a smaller count. An earlier version said it of both.
+    // An earlier version said it of a canary that is taken back, too.
     assert!(!StopReason::JobShrunk.text().contains("scaled"));
     assert_eq!(StopReason::of_text("its job was scaled down"), Some(StopReason::JobShrunk));
 }

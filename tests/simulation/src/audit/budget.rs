@@ -131,7 +131,7 @@ impl Auditor {
 /// It ended because its job had been smaller, and begins again.
 fn is_spared(task: &TaskRow) -> bool {
     task.state == TaskState::Dead
-        && task.stop == Some(StopReason::JobShrunk)
+        && matches!(task.stop, Some(StopReason::JobShrunk | StopReason::SurgeOver))
         && task.verdict == Some(Verdict::Stopped)
 }
 

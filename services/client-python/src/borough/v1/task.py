@@ -95,6 +95,8 @@ class StopReason(OpenEnum):
     """Its daemon job does not serve its node any more: it is drained, lost, or matches no longer. Dead."""
     ALLOC_LEFT = 11
     """The alloc that it is in ends, or leaves its node. Pending, and placed where the alloc goes."""
+    SURGE_OVER = 12
+    """It ran beside the tasks that its owner wants, as a canary or for a move, and that is over. Dead."""
 
 
 class EndReason(OpenEnum):

@@ -49,6 +49,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_SHUTDOWN: _ClassVar[StopReason]
     STOP_REASON_NODE_LEFT: _ClassVar[StopReason]
     STOP_REASON_ALLOC_LEFT: _ClassVar[StopReason]
+    STOP_REASON_SURGE_OVER: _ClassVar[StopReason]
 
 class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -91,6 +92,7 @@ STOP_REASON_TAINTED: StopReason
 STOP_REASON_SHUTDOWN: StopReason
 STOP_REASON_NODE_LEFT: StopReason
 STOP_REASON_ALLOC_LEFT: StopReason
+STOP_REASON_SURGE_OVER: StopReason
 END_REASON_UNSPECIFIED: EndReason
 END_REASON_EXITED: EndReason
 END_REASON_SIGNALED: EndReason

@@ -106,6 +106,18 @@ async fn a_version_that_fails_as_a_canary_has_touched_no_task_of_the_owner() {
     assert_eq!((world.versions().await, world.charged().await), (vec![1, 1], (200, 2)));
 }
 
+/// The owner has scaled nothing.
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_is_taken_back_says_that_it_was_one() {
+    let world = World::new().await;
+    world.on_trial().await;
+    world.order(RolloutOrder::Undo(None)).await.unwrap();
+    world.done().await;
+    world.sweep().await;
+    let canary = world.row(2).await.unwrap();
+    assert_eq!((canary.state, canary.stop), (TaskState::Stopping, Some(StopReason::SurgeOver)));
+}
+
 /// The quota has room for the canary, and none for what would surge after the promotion.
 #[tokio::test(start_paused = true)]
 async fn a_promotion_without_room_for_a_surge_goes_on_with_the_canaries() {

@@ -61,7 +61,8 @@ async fn a_rollout_charges_what_surges_and_gives_it_back() {
     world.done().await;
     assert_eq!((world.counts().await, world.charged().await), ((2, 2, 0), (900, 3)), "one still runs");
     world.sweep().await;
-    assert_eq!(world.row(2).await.unwrap().state, TaskState::Stopping);
+    let over = world.row(2).await.unwrap();
+    assert_eq!((over.state, over.stop), (TaskState::Stopping, Some(StopReason::SurgeOver)));
     world.report(2, ReportPhase::Released).await;
     assert_eq!(world.charged().await, (600, 2));
     // The next one has the same index, and a further attempt.
@@ -85,6 +86,7 @@ async fn a_job_that_changes_its_size_keeps_what_surges_beside_it() {
     world.scale(1).await.unwrap();
     world.sweep().await;
     assert_eq!((world.counts().await, world.charged().await), ((2, 1, 1), (300, 3)), "task 2 is ending");
+    assert_eq!(world.row(2).await.unwrap().stop, Some(StopReason::JobShrunk), "the owner wanted four");
     world.report(2, ReportPhase::Released).await;
     // Task 1, of the earlier version, surges now: it serves while task 0 is replaced.
     assert_eq!(world.replace(world.job().await.revision, &[0]).await, 1);

@@ -207,7 +207,7 @@ fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
     let step = TransitionDraft::new(row, now_ms);
     let paused = row.failures > 0 || row.not_before_ms > 0;
     match reason {
-        StopReason::JobStopped | StopReason::JobShrunk | StopReason::NodeLeft => {
+        StopReason::JobStopped | StopReason::JobShrunk | StopReason::NodeLeft | StopReason::SurgeOver => {
             step.with(|row| row.stop = Some(reason)).stopped_for_good().done()
         }
         StopReason::Restart if paused => step

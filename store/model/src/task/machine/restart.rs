@@ -49,9 +49,9 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
         return decision_over(Verdict::Succeeded, row);
     }
     match row.stop {
-        Some(StopReason::JobStopped | StopReason::JobShrunk | StopReason::NodeLeft) => {
-            decision_over(Verdict::Stopped, row)
-        }
+        Some(
+            StopReason::JobStopped | StopReason::JobShrunk | StopReason::NodeLeft | StopReason::SurgeOver,
+        ) => decision_over(Verdict::Stopped, row),
         Some(
             StopReason::Restart
             | StopReason::Drained
