@@ -72,7 +72,8 @@ fn access(criterion: &mut Criterion) {
         });
     }
     let (credentials, headers) = credentials(0);
-    let Ok(Principal::User(identity)) = credentials.principal(&headers) else { return };
+    let proven = credentials.principal(&headers).map(|caller| caller.principal);
+    let Ok(Principal::User(identity)) = proven else { return };
     let (table, owner) = (table(), name("user-9"));
     let need = ActionNeed::Own { others: Right::ModifyAnyJob };
     group.bench_function("decision_among_1000_grants", |bencher| {

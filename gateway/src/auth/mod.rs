@@ -103,8 +103,8 @@ pub enum Principal {
 
 /// Who a caller is, and how long the credential proves that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Authenticated {
-    pub(crate) principal: Principal,
+pub struct Authenticated {
+    pub principal: Principal,
     /// Absent: it does not expire.
     pub(crate) end: Option<CredentialEnd>,
 }
@@ -244,7 +244,7 @@ impl Credentials {
     ///
     /// # Errors
     /// No token matches, or that of a user does not count.
-    pub(crate) fn principal(&self, headers: &HeaderMap) -> Result<Authenticated, NotAuthenticated> {
+    pub fn principal(&self, headers: &HeaderMap) -> Result<Authenticated, NotAuthenticated> {
         let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
         let operator: bool = self.operator.is(given).into();
         if operator {

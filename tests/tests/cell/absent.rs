@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use borough_kv::env::SystemClock;
 use borough_tests::{TestCell, options, until};
 
 use crate::output::{Following, relay, relay_at};
@@ -108,11 +109,12 @@ async fn a_wait_that_ends_soon_after_the_gateway_has_gone_blames_the_gateway() {
     let token = cell.root().join("token").display().to_string();
     let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
     let file = cell.file("waits.yaml", WAITS);
-    let begun = tokio::time::Instant::now();
+    let clock = SystemClock::shared();
+    let begun = clock.monotonic();
     let run = ["job", "run", &file, "--timeout", "8s"];
     let waits = Following::start(&cell, "waits", &[&common[..], &run[..]].concat());
     waits.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
-    tokio::time::sleep(Duration::from_secs(6).saturating_sub(begun.elapsed())).await;
+    tokio::time::sleep(Duration::from_secs(6).saturating_sub(clock.monotonic().saturating_sub(begun))).await;
     relayed.abort();
     let (_, warned) = waits.ended_with(5).await;
     let end = format!(

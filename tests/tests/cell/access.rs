@@ -120,10 +120,6 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
     // Refused for the drain, and not for the list of tasks that it begins with.
     let drain = with_token(&cell, &ann, &["node", "drain", "--yes", "alpha-1"]).await.ended(6);
     drain.warns("DrainNode").warns("ann has no grant of administer");
-    // Refused for the change, and not for the reading that it begins with.
-    let set = with_token(&cell, &ann, &["name", "set", "bob/shop", "--label", "app=shop"]).await.ended(6);
-    set.warns("SetMergedService of bob")
-        .warns("borough auth grant user/ann --allow modify_any_job --cell alpha");
     let refused = with_token(&cell, &ann, &["auth", "grant", "user/ann", "--role", "admin"]).await.ended(6);
     refused.warns("the grant of user/ann was not changed").warns("no grant of administer");
     let holders = cell.borough(&["auth", "who-can", "StopJob", "--owner", "ann"]).await.ended(0);
@@ -161,8 +157,16 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
     cell.finish().await;
 }
 
+/// Refused for the change, and not for the reading that it begins with.
+async fn a_service_of_others_is_not_set(cell: &TestCell, ann: &Path) {
+    let set = with_token(cell, ann, &["name", "set", "bob/shop", "--label", "app=shop"]).await.ended(6);
+    set.warns("SetMergedService of bob")
+        .warns("borough auth grant user/ann --allow modify_any_job --cell alpha");
+}
+
 /// Nobody takes the production band without a quota or a right.
 async fn production_is_for_quotas(cell: &TestCell, ann: &Path) {
+    a_service_of_others_is_not_set(cell, ann).await;
     let web = cell.file("web.yaml", &format!("name: web\n{}", BATCH.replace("kind: batch\n", "")));
     let refused = with_token(cell, ann, &["job", "run", "--detach", &web]).await.ended(6);
     refused.warns("ann has no quota in the production band").warns("borough quota set ann --band production");
