@@ -27,6 +27,7 @@ use crate::cell::{Cells, OngoingCall};
 use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
+use crate::overload::{Calls, StreamSeat};
 
 /// Interval of keep-alive comments on an idle stream: shorter than the timeouts of common proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -39,6 +40,7 @@ pub struct HttpServer {
     pub credentials: Credentials,
     pub registry: Arc<Mutex<Registry>>,
     pub health: Arc<ProcessHealth>,
+    pub(crate) calls: Calls,
 }
 
 impl HttpServer {
@@ -91,14 +93,15 @@ impl HttpServer {
         let resume = request.headers().get("last-event-id");
         let resume = resume.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let answer = match parts.as_slice() {
+        let principal = caller.principal.clone();
+        let answer = self.calls.answered(same_call(&parts), &principal, |stream| match parts.as_slice() {
             ["metrics"] => self.metrics_allow(&caller.principal).and_then(|()| self.metrics()),
             ["v1", "cells", cell, "names", rest @ ..] => {
-                self.names_answer(caller, &NamesPath { cell, rest }, resume)
+                self.names_answer(caller, &NamesPath { cell, rest }, resume, stream)
             }
             _ => Ok(not_found()),
-        };
-        Ok(answer.unwrap_or_else(|status| refusal(&status)))
+        });
+        Ok(answer.await.unwrap_or_else(|status| refusal(&status)))
     }
 
     /// Metrics are of every cell of the gateway.
@@ -112,6 +115,7 @@ impl HttpServer {
         caller: Authenticated,
         path: &NamesPath<'_>,
         resume: Option<String>,
+        stream: Option<StreamSeat>,
     ) -> Result<Response<Body>, Status> {
         let (watched, named) = match path.rest {
             [named @ .., "watch"] => (true, named),
@@ -129,7 +133,7 @@ impl HttpServer {
         if watched {
             let Authenticated { principal, end } = caller;
             let (cell, owner) = (Arc::clone(cell), user.to_owned());
-            names_watch(OngoingCall { cell, principal, end, method, need, owner }, job, resume)
+            names_watch(OngoingCall { cell, principal, end, method, need, owner }, job, resume, stream)
         } else {
             self.names(path.cell, user, job)
         }
@@ -159,7 +163,12 @@ struct NamesPath<'a> {
 }
 
 /// The changes of the endpoints of a user or a job, as long as the caller may see them.
-fn names_watch(ongoing: OngoingCall, job: &str, resume: Option<String>) -> Result<Response<Body>, Status> {
+fn names_watch(
+    ongoing: OngoingCall,
+    job: &str,
+    resume: Option<String>,
+    stream: Option<StreamSeat>,
+) -> Result<Response<Body>, Status> {
     let cell = Arc::clone(&ongoing.cell);
     let filter = filter_of(&ongoing.owner, job)?;
     let resume = resume.map(|text| text.parse()).transpose();
@@ -171,7 +180,7 @@ fn names_watch(ongoing: OngoingCall, job: &str, resume: Option<String>) -> Resul
         Ok(event) => json::event(&name, &event),
         Err(status) => json::error_event(&status),
     });
-    let body = StreamBody::new(kept_alive(Box::pin(events)));
+    let body = StreamBody::new(kept_alive(Box::pin(events), stream));
     let mut response = Response::new(body.boxed_unsync());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
@@ -179,11 +188,22 @@ fn names_watch(ongoing: OngoingCall, job: &str, resume: Option<String>) -> Resul
     Ok(response)
 }
 
-/// The events as frames, with a comment after each silent interval.
+/// The call of gRPC that asks for the same as a request. All others of those that are answered here read much.
+fn same_call(parts: &[&str]) -> &'static str {
+    match parts {
+        ["v1", "cells", _, "names", .., "watch"] => "/borough.v1.NameService/WatchEndpoints",
+        ["v1", "cells", _, "names", ..] => "/borough.v1.NameService/ListEndpoints",
+        _ => "/borough.v1.CellService/ListCells",
+    }
+}
+
+/// The events as frames, with a comment after each silent interval. They keep their place among the streams.
 fn kept_alive(
     mut events: Pin<Box<dyn Stream<Item = String> + Send>>,
+    stream: Option<StreamSeat>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
     async_stream::stream! {
+        let _stream = stream;
         loop {
             match tokio::time::timeout(KEEP_ALIVE, events.next()).await {
                 Ok(Some(event)) => yield Ok(Frame::data(Bytes::from(event))),
@@ -226,7 +246,12 @@ fn refusal(status: &Status) -> Response<Body> {
         tonic::Code::PermissionDenied => StatusCode::FORBIDDEN,
         tonic::Code::OutOfRange => StatusCode::GONE,
         tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        tonic::Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    text(code, format!("{}\n", status.message()))
+    let mut refusal = text(code, format!("{}\n", status.message()));
+    if code == StatusCode::TOO_MANY_REQUESTS {
+        refusal.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("2"));
+    }
+    refusal
 }

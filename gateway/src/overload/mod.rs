@@ -1,5 +1,7 @@
 //! Overload: each class of calls has its share of a gateway, and within a class every caller.
 //!
+//! A request over HTTP counts as the call of gRPC that asks for the same.
+//!
 //! A call takes seats while it is worked on. Beyond its share it waits, for a short time, and is then answered with
 //! `RESOURCE_EXHAUSTED` and when to try again. Sessions of agents take no seats. A gateway that ends finishes the calls
 //! that it has begun, and refuses others.
@@ -162,6 +164,39 @@ impl Calls {
     }
 }
 
+/// A call that was let in.
+struct AdmittedCall {
+    seat: CallSeat,
+    /// Its place among the streams, if it goes on as one.
+    stream: Option<StreamSeat>,
+}
+
+impl Calls {
+    /// Waits until a call is let in.
+    async fn admit(&self, charge: CallCharge) -> Result<AdmittedCall, Status> {
+        let stream = charge.is_stream.then(|| self.stream(&charge.caller)).transpose()?;
+        Ok(AdmittedCall { seat: self.enter(charge).await?, stream })
+    }
+
+    /// Answers a request over HTTP once it is let in, as a call of `principal` to `path`. `answer` gets the place among
+    /// the streams, which the answer must keep as long as it goes on.
+    ///
+    /// # Errors
+    /// The gateway has no room, or `answer` fails.
+    pub(crate) async fn answered<T>(
+        &self,
+        path: &str,
+        principal: &Principal,
+        answer: impl FnOnce(Option<StreamSeat>) -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        let Some(charge) = CallCharge::of(path, principal) else { return answer(None) };
+        let AdmittedCall { seat, stream } = self.admit(charge).await?;
+        let answered = answer(stream);
+        drop(seat);
+        answered
+    }
+}
+
 /// Where a call is.
 enum Place {
     Waits((Ticket, oneshot::Receiver<WaitNotice>)),
@@ -206,7 +241,7 @@ impl Drop for CallSeat {
 }
 
 /// A place among the streams.
-struct StreamSeat {
+pub(crate) struct StreamSeat {
     calls: Calls,
     caller: CallerKey,
 }
@@ -269,13 +304,8 @@ where
         let Some(charge) = charge else { return Box::pin(inner.call(request)) };
         let calls = self.calls.clone();
         Box::pin(async move {
-            let stream = charge.is_stream.then(|| calls.stream(&charge.caller)).transpose();
-            let stream = match stream {
-                Ok(stream) => stream,
-                Err(refused) => return Ok(refused.into_http()),
-            };
-            let seat = match calls.enter(charge).await {
-                Ok(seat) => seat,
+            let AdmittedCall { seat, stream } = match calls.admit(charge).await {
+                Ok(admitted) => admitted,
                 Err(refused) => return Ok(refused.into_http()),
             };
             let mut answer = Box::pin(inner.call(request));

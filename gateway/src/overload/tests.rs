@@ -144,3 +144,32 @@ async fn a_stream_keeps_its_place_until_its_reader_goes() {
     streams.pop();
     assert!(busy.call("hog", "Watch").await.unwrap().is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_over_http_have_their_share_like_calls() {
+    let busy = Busy::new();
+    let identity = Identity { user: Name::new("ann").unwrap(), groups: Default::default() };
+    let ann = Principal::User(Arc::new(identity));
+    let ask = |method: &str| {
+        let path = format!("/borough.v1.NameService/{method}");
+        let (calls, ann) = (busy.calls.clone(), ann.clone());
+        async move { calls.answered(&path, &ann, Ok).await }
+    };
+    // Of four streams one caller gets three.
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        streams.push(ask("WatchEndpoints").await.unwrap().expect("a place"));
+    }
+    assert_eq!(ask("WatchEndpoints").await.err().unwrap().code(), Code::ResourceExhausted);
+    assert!(ask("ListEndpoints").await.unwrap().is_none(), "a list is no stream");
+    streams.pop();
+    assert!(ask("WatchEndpoints").await.is_ok());
+    // Lists of gRPC take the seats that lists over HTTP would have.
+    let lists: Vec<_> = (0..16).map(|_| busy.call("ann", "ListJobs")).collect();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(ask("ListEndpoints").await.err().unwrap().code(), Code::ResourceExhausted);
+    lists.iter().for_each(JoinHandle::abort);
+    // One that ends lets nobody in.
+    busy.calls.0.ending.store(true, Ordering::Release);
+    assert_eq!(ask("ListEndpoints").await.err().unwrap().code(), Code::Unavailable);
+}

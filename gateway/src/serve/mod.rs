@@ -197,8 +197,13 @@ impl Gateway {
         let network = NetworkSettings { name, incoming, connector };
         let StartedParts { mut tasks, cells, health, calls } =
             Self::roles_start(config, network, &clock, &rng, &cancelled);
-        let server =
-            HttpServer { cells: Arc::clone(&cells), credentials, registry, health: Arc::clone(&health) };
+        let server = HttpServer {
+            cells: Arc::clone(&cells),
+            credentials,
+            registry,
+            health: Arc::clone(&health),
+            calls: calls.clone(),
+        };
         tasks.push(tokio::spawn(http_answer(http, Arc::new(server), cancelled)));
         tasks.extend(follow.map(tokio::spawn));
         Self { tasks, cells, calls, health }

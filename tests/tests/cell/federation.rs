@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use borough_proto::v1::{Member, MemberHealth};
-use borough_tests::{TestCell, http_get, options, until};
+use borough_tests::{TestCell, options, until};
 use rustix::process::Signal;
 
 use crate::output::Following;
+use crate::overload::streams;
 
 /// The home of a federation, with the cell `alpha` beside it in the same process.
 pub(crate) async fn home_start() -> TestCell {
@@ -159,13 +160,6 @@ async fn a_cell_joins_once_under_its_own_name_and_leaves_without_notice() {
     let elsewhere = home.borough(&["cell", "members", "--federation", "nowhere"]).await.ended(3);
     elsewhere.warns("borough dev --federation nowhere");
     home.finish().await;
-}
-
-/// The streams that are open at the gateway.
-async fn streams(home: &TestCell) -> Option<u32> {
-    let (_, metrics) = http_get(&home.http(), "/metrics", Some(&home.token())).await.ok()?;
-    let line = metrics.lines().find(|line| line.starts_with("borough_gateway_calls_streams "))?;
-    line.rsplit(' ').next()?.parse().ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
