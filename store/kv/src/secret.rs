@@ -1,7 +1,7 @@
 //! Secrets: bearer tokens and names that nobody may guess.
 //!
-//! A [`Secret`] has two sources: 256 bits of the operating system's generator, or a private file. A private file belongs
-//! to the user of this process and nobody else can read it. Or it belongs to root, who may let a group read it.
+//! A [`Secret`] has two sources: 256 bits of the operating system's generator, or a private file. A private file
+//! belongs to the user of this process and nobody else can read it. Or it belongs to root, who may let a group read it.
 //! No constructor takes a seed, an [`crate::env::Rng`] or a text, so a seeded generator cannot make one.
 
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -39,8 +39,8 @@ impl WaitingOutput<'_, '_> {
         }
     }
 
-    /// That no gateway answers, as a failure would say it; `None`: one does. A stream says so only after a while, so this
-    /// asks if the stream has not.
+    /// That no gateway answers, as a failure would say it; `None`: one does. A stream says so only after a while, so
+    /// this asks if the stream has not.
     pub(super) async fn absent_now(&mut self) -> Option<String> {
         if let Some(absent) = self.absent.take() {
             return Some(absent);
