@@ -2,7 +2,7 @@
 //!
 //! Property: no text makes the reader panic, and no change of a token proves another identity.
 
-use borough_gateway::auth::{Credentials, IssuerSettings, Issuers, Principal, Token};
+use borough_gateway::auth::{Authenticated, Credentials, IssuerSettings, Issuers, Principal, Token};
 use borough_kv::env::ManualClock;
 use borough_kv::secret::Secret;
 use http::{HeaderMap, HeaderValue, header};
@@ -30,8 +30,10 @@ pub fn run(data: &[u8]) {
     let Ok(value) = HeaderValue::from_bytes(&[b"Bearer ", data].concat()) else { return };
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
     match credentials.principal(&headers) {
-        Ok(Principal::User(identity)) => assert_eq!(identity.user.as_str(), "ann"),
-        Ok(other) => assert_eq!(data, VALID.as_bytes(), "{other:?}"),
+        Ok(Authenticated { principal: Principal::User(identity), .. }) => {
+            assert_eq!(identity.user.as_str(), "ann")
+        }
+        Ok(Authenticated { principal: other, .. }) => assert_eq!(data, VALID.as_bytes(), "{other:?}"),
         Err(refused) => assert_ne!(data, VALID.as_bytes(), "{refused}"),
     }
 }

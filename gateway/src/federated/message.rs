@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_model::Name;
 use borough_model::federation::{
-    FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus, FederatedVersion,
-    PartRollout, PartSeen,
+    FailedCell, FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus,
+    FederatedVersion, PartRollout, PartSeen, ReleasePhase, ReleaseState,
 };
 use borough_proto::v1;
 
@@ -53,6 +53,30 @@ pub(super) fn job_message(row: &FederatedJobRow, divided: &Divided) -> v1::Feder
         parts: parts.values().map(part_message).collect(),
         reasons: status.reasons.iter().map(reason).collect(),
         divided_ms: status.at_ms,
+        release: status.release.as_ref().map(|release| release_message(release, status)),
+    }
+}
+
+fn release_message(release: &ReleaseState, status: &FederatedStatus) -> v1::FederatedRelease {
+    let phase = match release.phase {
+        ReleasePhase::Rolling => v1::ReleasePhase::Rolling,
+        ReleasePhase::Failed => v1::ReleasePhase::Failed,
+        ReleasePhase::Reverting => v1::ReleasePhase::Reverting,
+        ReleasePhase::Reverted => v1::ReleasePhase::Reverted,
+        ReleasePhase::Done => v1::ReleasePhase::Done,
+    };
+    let failed = |failed: &FailedCell| v1::CellsReason {
+        words: failed.why.clone(),
+        cells: vec![failed.cell.to_string()],
+    };
+    v1::FederatedRelease {
+        version: release.version,
+        from: release.from,
+        phase: phase.into(),
+        stage: release.stage,
+        paused: release.paused,
+        failed: release.failed.iter().map(failed).collect(),
+        waits: status.release_wait.clone().unwrap_or_default(),
     }
 }
 

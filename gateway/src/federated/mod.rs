@@ -7,14 +7,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState};
+use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState, ReleaseOrderKind};
 use borough_model::{FederatedJobId, Name};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::federated_service_server::FederatedService;
 use borough_store::federated::{
-    FederatedExpected, federated_forget, federated_parts_of, federated_scale, federated_status_of,
-    federated_stop, federated_submit, federated_versions,
+    FederatedExpected, federated_forget, federated_order, federated_parts_of, federated_scale,
+    federated_status_of, federated_stop, federated_submit, federated_versions,
 };
 use futures::{StreamExt as _, stream};
 use tonic::{Request, Response, Status};
@@ -64,6 +64,20 @@ fn job_read(request: &v1::RunFederatedJobRequest) -> Result<FederatedJob, Status
         }
     }
     Ok(job)
+}
+
+fn order_read(request: &v1::OrderFederatedReleaseRequest) -> Result<ReleaseOrderKind, Status> {
+    use v1::order_federated_release_request::Order;
+    match request.order() {
+        Order::Pause => Ok(ReleaseOrderKind::Pause),
+        Order::Resume => Ok(ReleaseOrderKind::Resume),
+        Order::Approve => Ok(ReleaseOrderKind::Approve { stage: request.stage }),
+        Order::Revert => Ok(ReleaseOrderKind::Revert),
+        Order::Unspecified => {
+            let accepted = "PAUSE, RESUME, APPROVE or REVERT";
+            Err(status_from_field(&FieldRefused::new("order", request.order.to_string(), accepted)))
+        }
+    }
 }
 
 /// What was last decided and seen of a job.
@@ -201,6 +215,24 @@ impl FederatedService for FederatedServer {
         let row = row_found(cell, &request.user, &request.name)?;
         let job = Some(message_now(cell, &row).await?);
         Ok(Response::new(v1::StopFederatedJobResponse { job }))
+    }
+
+    async fn order_federated_release(
+        &self,
+        request: Request<v1::OrderFederatedReleaseRequest>,
+    ) -> Result<Response<v1::OrderFederatedReleaseResponse>, Status> {
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let (user, name) = &names_read(&request.user, &request.name)?;
+        let kind = order_read(&request)?;
+        let keyed = KeyedRequest::new(&caller, "federated_order", &request);
+        let ordered = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            federated_order(&tx, &mut changes, user, name, kind).await?;
+            Ok(((), changes))
+        });
+        cell.settled(ordered.await).await?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let job = Some(message_now(cell, &row).await?);
+        Ok(Response::new(v1::OrderFederatedReleaseResponse { job }))
     }
 
     async fn forget_federated_job(

@@ -133,6 +133,129 @@ func (PartRollout) EnumDescriptor() ([]byte, []int) {
 	return file_borough_v1_federated_proto_rawDescGZIP(), []int{1}
 }
 
+// How far a release is.
+type ReleasePhase int32
+
+const (
+	ReleasePhase_RELEASE_PHASE_UNSPECIFIED ReleasePhase = 0
+	// It brings the version, stage by stage.
+	ReleasePhase_RELEASE_PHASE_ROLLING ReleasePhase = 1
+	// The version has failed in too many cells. No further cell gets it.
+	ReleasePhase_RELEASE_PHASE_FAILED ReleasePhase = 2
+	// The cells that have the version go back to the last proven one.
+	ReleasePhase_RELEASE_PHASE_REVERTING ReleasePhase = 3
+	// They have gone back.
+	ReleasePhase_RELEASE_PHASE_REVERTED ReleasePhase = 4
+	// The version is proven.
+	ReleasePhase_RELEASE_PHASE_DONE ReleasePhase = 5
+)
+
+// Enum value maps for ReleasePhase.
+var (
+	ReleasePhase_name = map[int32]string{
+		0: "RELEASE_PHASE_UNSPECIFIED",
+		1: "RELEASE_PHASE_ROLLING",
+		2: "RELEASE_PHASE_FAILED",
+		3: "RELEASE_PHASE_REVERTING",
+		4: "RELEASE_PHASE_REVERTED",
+		5: "RELEASE_PHASE_DONE",
+	}
+	ReleasePhase_value = map[string]int32{
+		"RELEASE_PHASE_UNSPECIFIED": 0,
+		"RELEASE_PHASE_ROLLING":     1,
+		"RELEASE_PHASE_FAILED":      2,
+		"RELEASE_PHASE_REVERTING":   3,
+		"RELEASE_PHASE_REVERTED":    4,
+		"RELEASE_PHASE_DONE":        5,
+	}
+)
+
+func (x ReleasePhase) Enum() *ReleasePhase {
+	p := new(ReleasePhase)
+	*p = x
+	return p
+}
+
+func (x ReleasePhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReleasePhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_borough_v1_federated_proto_enumTypes[2].Descriptor()
+}
+
+func (ReleasePhase) Type() protoreflect.EnumType {
+	return &file_borough_v1_federated_proto_enumTypes[2]
+}
+
+func (x ReleasePhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReleasePhase.Descriptor instead.
+func (ReleasePhase) EnumDescriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{2}
+}
+
+// What is done with the release.
+type OrderFederatedReleaseRequest_Order int32
+
+const (
+	OrderFederatedReleaseRequest_ORDER_UNSPECIFIED OrderFederatedReleaseRequest_Order = 0
+	// No further cell gets the version.
+	OrderFederatedReleaseRequest_PAUSE  OrderFederatedReleaseRequest_Order = 1
+	OrderFederatedReleaseRequest_RESUME OrderFederatedReleaseRequest_Order = 2
+	// The stage after `stage` may begin.
+	OrderFederatedReleaseRequest_APPROVE OrderFederatedReleaseRequest_Order = 3
+	// The cells go back to the last proven version.
+	OrderFederatedReleaseRequest_REVERT OrderFederatedReleaseRequest_Order = 4
+)
+
+// Enum value maps for OrderFederatedReleaseRequest_Order.
+var (
+	OrderFederatedReleaseRequest_Order_name = map[int32]string{
+		0: "ORDER_UNSPECIFIED",
+		1: "PAUSE",
+		2: "RESUME",
+		3: "APPROVE",
+		4: "REVERT",
+	}
+	OrderFederatedReleaseRequest_Order_value = map[string]int32{
+		"ORDER_UNSPECIFIED": 0,
+		"PAUSE":             1,
+		"RESUME":            2,
+		"APPROVE":           3,
+		"REVERT":            4,
+	}
+)
+
+func (x OrderFederatedReleaseRequest_Order) Enum() *OrderFederatedReleaseRequest_Order {
+	p := new(OrderFederatedReleaseRequest_Order)
+	*p = x
+	return p
+}
+
+func (x OrderFederatedReleaseRequest_Order) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OrderFederatedReleaseRequest_Order) Descriptor() protoreflect.EnumDescriptor {
+	return file_borough_v1_federated_proto_enumTypes[3].Descriptor()
+}
+
+func (OrderFederatedReleaseRequest_Order) Type() protoreflect.EnumType {
+	return &file_borough_v1_federated_proto_enumTypes[3]
+}
+
+func (x OrderFederatedReleaseRequest_Order) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OrderFederatedReleaseRequest_Order.Descriptor instead.
+func (OrderFederatedReleaseRequest_Order) EnumDescriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{4, 0}
+}
+
 // What one cell has of a federated job.
 type FederatedPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -399,7 +522,9 @@ type FederatedJob struct {
 	// Why each cell has what it has, and no more; only in answers to GetFederatedJob.
 	Reasons []*CellsReason `protobuf:"bytes,19,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	// When it was last divided; 0: never. Time of the federation's home, milliseconds since 1970.
-	DividedMs     int64 `protobuf:"varint,20,opt,name=divided_ms,json=dividedMs,proto3" json:"divided_ms,omitempty"`
+	DividedMs int64 `protobuf:"varint,20,opt,name=divided_ms,json=dividedMs,proto3" json:"divided_ms,omitempty"`
+	// How far its newest version is; absent: the federation has not come to it yet.
+	Release       *FederatedRelease `protobuf:"bytes,21,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -574,6 +699,240 @@ func (x *FederatedJob) GetDividedMs() int64 {
 	return 0
 }
 
+func (x *FederatedJob) GetRelease() *FederatedRelease {
+	if x != nil {
+		return x.Release
+	}
+	return nil
+}
+
+// Brings a version of a federated job to its cells, stage by stage.
+type FederatedRelease struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The last version that all stages have proved.
+	From  uint64       `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	Phase ReleasePhase `protobuf:"varint,3,opt,name=phase,proto3,enum=borough.v1.ReleasePhase" json:"phase,omitempty"`
+	// The stage that is under way, from 0.
+	Stage uint32 `protobuf:"varint,4,opt,name=stage,proto3" json:"stage,omitempty"`
+	// A person has stopped it.
+	Paused bool `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
+	// The cells in which the version has failed.
+	Failed []*CellsReason `protobuf:"bytes,6,rep,name=failed,proto3" json:"failed,omitempty"`
+	// What it waits for, in words; empty: nothing.
+	Waits         string `protobuf:"bytes,7,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FederatedRelease) Reset() {
+	*x = FederatedRelease{}
+	mi := &file_borough_v1_federated_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FederatedRelease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FederatedRelease) ProtoMessage() {}
+
+func (x *FederatedRelease) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FederatedRelease.ProtoReflect.Descriptor instead.
+func (*FederatedRelease) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *FederatedRelease) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *FederatedRelease) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *FederatedRelease) GetPhase() ReleasePhase {
+	if x != nil {
+		return x.Phase
+	}
+	return ReleasePhase_RELEASE_PHASE_UNSPECIFIED
+}
+
+func (x *FederatedRelease) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *FederatedRelease) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *FederatedRelease) GetFailed() []*CellsReason {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *FederatedRelease) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+type OrderFederatedReleaseRequest struct {
+	state   protoimpl.MessageState             `protogen:"open.v1"`
+	Context *RequestContext                    `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell    string                             `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	User    string                             `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Name    string                             `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Order   OrderFederatedReleaseRequest_Order `protobuf:"varint,5,opt,name=order,proto3,enum=borough.v1.OrderFederatedReleaseRequest_Order" json:"order,omitempty"`
+	// Only for APPROVE: the stage that is under way.
+	Stage         uint32 `protobuf:"varint,6,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderFederatedReleaseRequest) Reset() {
+	*x = OrderFederatedReleaseRequest{}
+	mi := &file_borough_v1_federated_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderFederatedReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderFederatedReleaseRequest) ProtoMessage() {}
+
+func (x *OrderFederatedReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderFederatedReleaseRequest.ProtoReflect.Descriptor instead.
+func (*OrderFederatedReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *OrderFederatedReleaseRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *OrderFederatedReleaseRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *OrderFederatedReleaseRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *OrderFederatedReleaseRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OrderFederatedReleaseRequest) GetOrder() OrderFederatedReleaseRequest_Order {
+	if x != nil {
+		return x.Order
+	}
+	return OrderFederatedReleaseRequest_ORDER_UNSPECIFIED
+}
+
+func (x *OrderFederatedReleaseRequest) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+type OrderFederatedReleaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *FederatedJob          `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderFederatedReleaseResponse) Reset() {
+	*x = OrderFederatedReleaseResponse{}
+	mi := &file_borough_v1_federated_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderFederatedReleaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderFederatedReleaseResponse) ProtoMessage() {}
+
+func (x *OrderFederatedReleaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderFederatedReleaseResponse.ProtoReflect.Descriptor instead.
+func (*OrderFederatedReleaseResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *OrderFederatedReleaseResponse) GetJob() *FederatedJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 type RunFederatedJobRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
@@ -590,7 +949,7 @@ type RunFederatedJobRequest struct {
 
 func (x *RunFederatedJobRequest) Reset() {
 	*x = RunFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[3]
+	mi := &file_borough_v1_federated_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +961,7 @@ func (x *RunFederatedJobRequest) String() string {
 func (*RunFederatedJobRequest) ProtoMessage() {}
 
 func (x *RunFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[3]
+	mi := &file_borough_v1_federated_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +974,7 @@ func (x *RunFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*RunFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{3}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunFederatedJobRequest) GetContext() *RequestContext {
@@ -671,7 +1030,7 @@ type RunFederatedJobResponse struct {
 
 func (x *RunFederatedJobResponse) Reset() {
 	*x = RunFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[4]
+	mi := &file_borough_v1_federated_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +1042,7 @@ func (x *RunFederatedJobResponse) String() string {
 func (*RunFederatedJobResponse) ProtoMessage() {}
 
 func (x *RunFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[4]
+	mi := &file_borough_v1_federated_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +1055,7 @@ func (x *RunFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*RunFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{4}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunFederatedJobResponse) GetJob() *FederatedJob {
@@ -731,7 +1090,7 @@ type ListFederatedJobsRequest struct {
 
 func (x *ListFederatedJobsRequest) Reset() {
 	*x = ListFederatedJobsRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[5]
+	mi := &file_borough_v1_federated_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +1102,7 @@ func (x *ListFederatedJobsRequest) String() string {
 func (*ListFederatedJobsRequest) ProtoMessage() {}
 
 func (x *ListFederatedJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[5]
+	mi := &file_borough_v1_federated_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +1115,7 @@ func (x *ListFederatedJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFederatedJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListFederatedJobsRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{5}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListFederatedJobsRequest) GetContext() *RequestContext {
@@ -812,7 +1171,7 @@ type ListFederatedJobsResponse struct {
 
 func (x *ListFederatedJobsResponse) Reset() {
 	*x = ListFederatedJobsResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[6]
+	mi := &file_borough_v1_federated_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1183,7 @@ func (x *ListFederatedJobsResponse) String() string {
 func (*ListFederatedJobsResponse) ProtoMessage() {}
 
 func (x *ListFederatedJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[6]
+	mi := &file_borough_v1_federated_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1196,7 @@ func (x *ListFederatedJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFederatedJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListFederatedJobsResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{6}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListFederatedJobsResponse) GetJobs() []*FederatedJob {
@@ -866,7 +1225,7 @@ type GetFederatedJobRequest struct {
 
 func (x *GetFederatedJobRequest) Reset() {
 	*x = GetFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[7]
+	mi := &file_borough_v1_federated_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1237,7 @@ func (x *GetFederatedJobRequest) String() string {
 func (*GetFederatedJobRequest) ProtoMessage() {}
 
 func (x *GetFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[7]
+	mi := &file_borough_v1_federated_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1250,7 @@ func (x *GetFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{7}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetFederatedJobRequest) GetContext() *RequestContext {
@@ -933,7 +1292,7 @@ type GetFederatedJobResponse struct {
 
 func (x *GetFederatedJobResponse) Reset() {
 	*x = GetFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[8]
+	mi := &file_borough_v1_federated_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1304,7 @@ func (x *GetFederatedJobResponse) String() string {
 func (*GetFederatedJobResponse) ProtoMessage() {}
 
 func (x *GetFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[8]
+	mi := &file_borough_v1_federated_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1317,7 @@ func (x *GetFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{8}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetFederatedJobResponse) GetJob() *FederatedJob {
@@ -988,7 +1347,7 @@ type ScaleFederatedJobRequest struct {
 
 func (x *ScaleFederatedJobRequest) Reset() {
 	*x = ScaleFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	mi := &file_borough_v1_federated_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1359,7 @@ func (x *ScaleFederatedJobRequest) String() string {
 func (*ScaleFederatedJobRequest) ProtoMessage() {}
 
 func (x *ScaleFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	mi := &file_borough_v1_federated_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1372,7 @@ func (x *ScaleFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*ScaleFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{9}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ScaleFederatedJobRequest) GetContext() *RequestContext {
@@ -1060,7 +1419,7 @@ type ScaleFederatedJobResponse struct {
 
 func (x *ScaleFederatedJobResponse) Reset() {
 	*x = ScaleFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	mi := &file_borough_v1_federated_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1431,7 @@ func (x *ScaleFederatedJobResponse) String() string {
 func (*ScaleFederatedJobResponse) ProtoMessage() {}
 
 func (x *ScaleFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	mi := &file_borough_v1_federated_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1444,7 @@ func (x *ScaleFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*ScaleFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{10}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ScaleFederatedJobResponse) GetJob() *FederatedJob {
@@ -1107,7 +1466,7 @@ type StopFederatedJobRequest struct {
 
 func (x *StopFederatedJobRequest) Reset() {
 	*x = StopFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[11]
+	mi := &file_borough_v1_federated_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1478,7 @@ func (x *StopFederatedJobRequest) String() string {
 func (*StopFederatedJobRequest) ProtoMessage() {}
 
 func (x *StopFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[11]
+	mi := &file_borough_v1_federated_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1491,7 @@ func (x *StopFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*StopFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{11}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopFederatedJobRequest) GetContext() *RequestContext {
@@ -1172,7 +1531,7 @@ type StopFederatedJobResponse struct {
 
 func (x *StopFederatedJobResponse) Reset() {
 	*x = StopFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[12]
+	mi := &file_borough_v1_federated_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1543,7 @@ func (x *StopFederatedJobResponse) String() string {
 func (*StopFederatedJobResponse) ProtoMessage() {}
 
 func (x *StopFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[12]
+	mi := &file_borough_v1_federated_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1556,7 @@ func (x *StopFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*StopFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{12}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopFederatedJobResponse) GetJob() *FederatedJob {
@@ -1219,7 +1578,7 @@ type ForgetFederatedJobRequest struct {
 
 func (x *ForgetFederatedJobRequest) Reset() {
 	*x = ForgetFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[13]
+	mi := &file_borough_v1_federated_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1590,7 @@ func (x *ForgetFederatedJobRequest) String() string {
 func (*ForgetFederatedJobRequest) ProtoMessage() {}
 
 func (x *ForgetFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[13]
+	mi := &file_borough_v1_federated_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1603,7 @@ func (x *ForgetFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*ForgetFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{13}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ForgetFederatedJobRequest) GetContext() *RequestContext {
@@ -1285,7 +1644,7 @@ type ForgetFederatedJobResponse struct {
 
 func (x *ForgetFederatedJobResponse) Reset() {
 	*x = ForgetFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[14]
+	mi := &file_borough_v1_federated_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1656,7 @@ func (x *ForgetFederatedJobResponse) String() string {
 func (*ForgetFederatedJobResponse) ProtoMessage() {}
 
 func (x *ForgetFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[14]
+	mi := &file_borough_v1_federated_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1669,7 @@ func (x *ForgetFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*ForgetFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{14}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ForgetFederatedJobResponse) GetJob() *FederatedJob {
@@ -1332,7 +1691,7 @@ type GetFederatedJobHistoryRequest struct {
 
 func (x *GetFederatedJobHistoryRequest) Reset() {
 	*x = GetFederatedJobHistoryRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[15]
+	mi := &file_borough_v1_federated_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1703,7 @@ func (x *GetFederatedJobHistoryRequest) String() string {
 func (*GetFederatedJobHistoryRequest) ProtoMessage() {}
 
 func (x *GetFederatedJobHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[15]
+	mi := &file_borough_v1_federated_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1716,7 @@ func (x *GetFederatedJobHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{15}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetFederatedJobHistoryRequest) GetContext() *RequestContext {
@@ -1405,7 +1764,7 @@ type FederatedJobVersion struct {
 
 func (x *FederatedJobVersion) Reset() {
 	*x = FederatedJobVersion{}
-	mi := &file_borough_v1_federated_proto_msgTypes[16]
+	mi := &file_borough_v1_federated_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1776,7 @@ func (x *FederatedJobVersion) String() string {
 func (*FederatedJobVersion) ProtoMessage() {}
 
 func (x *FederatedJobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[16]
+	mi := &file_borough_v1_federated_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1789,7 @@ func (x *FederatedJobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FederatedJobVersion.ProtoReflect.Descriptor instead.
 func (*FederatedJobVersion) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{16}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FederatedJobVersion) GetVersion() uint64 {
@@ -1470,7 +1829,7 @@ type GetFederatedJobHistoryResponse struct {
 
 func (x *GetFederatedJobHistoryResponse) Reset() {
 	*x = GetFederatedJobHistoryResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[17]
+	mi := &file_borough_v1_federated_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1841,7 @@ func (x *GetFederatedJobHistoryResponse) String() string {
 func (*GetFederatedJobHistoryResponse) ProtoMessage() {}
 
 func (x *GetFederatedJobHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[17]
+	mi := &file_borough_v1_federated_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1854,7 @@ func (x *GetFederatedJobHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{17}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetFederatedJobHistoryResponse) GetVersions() []*FederatedJobVersion {
@@ -1531,7 +1890,7 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x0efailed_over_ms\x18\x10 \x01(\x03R\ffailedOverMs\"9\n" +
 	"\vCellsReason\x12\x14\n" +
 	"\x05words\x18\x01 \x01(\tR\x05words\x12\x14\n" +
-	"\x05cells\x18\x02 \x03(\tR\x05cells\"\xf4\x04\n" +
+	"\x05cells\x18\x02 \x03(\tR\x05cells\"\xac\x05\n" +
 	"\fFederatedJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -1556,7 +1915,33 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x05parts\x18\x12 \x03(\v2\x19.borough.v1.FederatedPartR\x05parts\x121\n" +
 	"\areasons\x18\x13 \x03(\v2\x17.borough.v1.CellsReasonR\areasons\x12\x1d\n" +
 	"\n" +
-	"divided_ms\x18\x14 \x01(\x03R\tdividedMs\"\xd2\x01\n" +
+	"divided_ms\x18\x14 \x01(\x03R\tdividedMs\x126\n" +
+	"\arelease\x18\x15 \x01(\v2\x1c.borough.v1.FederatedReleaseR\arelease\"\xe5\x01\n" +
+	"\x10FederatedRelease\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12.\n" +
+	"\x05phase\x18\x03 \x01(\x0e2\x18.borough.v1.ReleasePhaseR\x05phase\x12\x14\n" +
+	"\x05stage\x18\x04 \x01(\rR\x05stage\x12\x16\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\x12/\n" +
+	"\x06failed\x18\x06 \x03(\v2\x17.borough.v1.CellsReasonR\x06failed\x12\x14\n" +
+	"\x05waits\x18\a \x01(\tR\x05waits\"\xbc\x02\n" +
+	"\x1cOrderFederatedReleaseRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12D\n" +
+	"\x05order\x18\x05 \x01(\x0e2..borough.v1.OrderFederatedReleaseRequest.OrderR\x05order\x12\x14\n" +
+	"\x05stage\x18\x06 \x01(\rR\x05stage\"N\n" +
+	"\x05Order\x12\x15\n" +
+	"\x11ORDER_UNSPECIFIED\x10\x00\x12\t\n" +
+	"\x05PAUSE\x10\x01\x12\n" +
+	"\n" +
+	"\x06RESUME\x10\x02\x12\v\n" +
+	"\aAPPROVE\x10\x03\x12\n" +
+	"\n" +
+	"\x06REVERT\x10\x04\"K\n" +
+	"\x1dOrderFederatedReleaseResponse\x12*\n" +
+	"\x03job\x18\x01 \x01(\v2\x18.borough.v1.FederatedJobR\x03job\"\xd2\x01\n" +
 	"\x16RunFederatedJobRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
@@ -1628,13 +2013,21 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x18PART_ROLLOUT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PART_ROLLOUT_ROLLING\x10\x01\x12\x15\n" +
 	"\x11PART_ROLLOUT_DONE\x10\x02\x12\x17\n" +
-	"\x13PART_ROLLOUT_FAILED\x10\x032\xc3\x05\n" +
+	"\x13PART_ROLLOUT_FAILED\x10\x03*\xb3\x01\n" +
+	"\fReleasePhase\x12\x1d\n" +
+	"\x19RELEASE_PHASE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15RELEASE_PHASE_ROLLING\x10\x01\x12\x18\n" +
+	"\x14RELEASE_PHASE_FAILED\x10\x02\x12\x1b\n" +
+	"\x17RELEASE_PHASE_REVERTING\x10\x03\x12\x1a\n" +
+	"\x16RELEASE_PHASE_REVERTED\x10\x04\x12\x16\n" +
+	"\x12RELEASE_PHASE_DONE\x10\x052\xb1\x06\n" +
 	"\x10FederatedService\x12Z\n" +
 	"\x0fRunFederatedJob\x12\".borough.v1.RunFederatedJobRequest\x1a#.borough.v1.RunFederatedJobResponse\x12`\n" +
 	"\x11ListFederatedJobs\x12$.borough.v1.ListFederatedJobsRequest\x1a%.borough.v1.ListFederatedJobsResponse\x12Z\n" +
 	"\x0fGetFederatedJob\x12\".borough.v1.GetFederatedJobRequest\x1a#.borough.v1.GetFederatedJobResponse\x12`\n" +
 	"\x11ScaleFederatedJob\x12$.borough.v1.ScaleFederatedJobRequest\x1a%.borough.v1.ScaleFederatedJobResponse\x12]\n" +
-	"\x10StopFederatedJob\x12#.borough.v1.StopFederatedJobRequest\x1a$.borough.v1.StopFederatedJobResponse\x12c\n" +
+	"\x10StopFederatedJob\x12#.borough.v1.StopFederatedJobRequest\x1a$.borough.v1.StopFederatedJobResponse\x12l\n" +
+	"\x15OrderFederatedRelease\x12(.borough.v1.OrderFederatedReleaseRequest\x1a).borough.v1.OrderFederatedReleaseResponse\x12c\n" +
 	"\x12ForgetFederatedJob\x12%.borough.v1.ForgetFederatedJobRequest\x1a&.borough.v1.ForgetFederatedJobResponse\x12o\n" +
 	"\x16GetFederatedJobHistory\x12).borough.v1.GetFederatedJobHistoryRequest\x1a*.borough.v1.GetFederatedJobHistoryResponseb\x06proto3"
 
@@ -1650,71 +2043,84 @@ func file_borough_v1_federated_proto_rawDescGZIP() []byte {
 	return file_borough_v1_federated_proto_rawDescData
 }
 
-var file_borough_v1_federated_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_borough_v1_federated_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_borough_v1_federated_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_borough_v1_federated_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_borough_v1_federated_proto_goTypes = []any{
-	(FederatedJobState)(0),                 // 0: borough.v1.FederatedJobState
-	(PartRollout)(0),                       // 1: borough.v1.PartRollout
-	(*FederatedPart)(nil),                  // 2: borough.v1.FederatedPart
-	(*CellsReason)(nil),                    // 3: borough.v1.CellsReason
-	(*FederatedJob)(nil),                   // 4: borough.v1.FederatedJob
-	(*RunFederatedJobRequest)(nil),         // 5: borough.v1.RunFederatedJobRequest
-	(*RunFederatedJobResponse)(nil),        // 6: borough.v1.RunFederatedJobResponse
-	(*ListFederatedJobsRequest)(nil),       // 7: borough.v1.ListFederatedJobsRequest
-	(*ListFederatedJobsResponse)(nil),      // 8: borough.v1.ListFederatedJobsResponse
-	(*GetFederatedJobRequest)(nil),         // 9: borough.v1.GetFederatedJobRequest
-	(*GetFederatedJobResponse)(nil),        // 10: borough.v1.GetFederatedJobResponse
-	(*ScaleFederatedJobRequest)(nil),       // 11: borough.v1.ScaleFederatedJobRequest
-	(*ScaleFederatedJobResponse)(nil),      // 12: borough.v1.ScaleFederatedJobResponse
-	(*StopFederatedJobRequest)(nil),        // 13: borough.v1.StopFederatedJobRequest
-	(*StopFederatedJobResponse)(nil),       // 14: borough.v1.StopFederatedJobResponse
-	(*ForgetFederatedJobRequest)(nil),      // 15: borough.v1.ForgetFederatedJobRequest
-	(*ForgetFederatedJobResponse)(nil),     // 16: borough.v1.ForgetFederatedJobResponse
-	(*GetFederatedJobHistoryRequest)(nil),  // 17: borough.v1.GetFederatedJobHistoryRequest
-	(*FederatedJobVersion)(nil),            // 18: borough.v1.FederatedJobVersion
-	(*GetFederatedJobHistoryResponse)(nil), // 19: borough.v1.GetFederatedJobHistoryResponse
-	(*RequestContext)(nil),                 // 20: borough.v1.RequestContext
-	(*PageRequest)(nil),                    // 21: borough.v1.PageRequest
+	(FederatedJobState)(0),                  // 0: borough.v1.FederatedJobState
+	(PartRollout)(0),                        // 1: borough.v1.PartRollout
+	(ReleasePhase)(0),                       // 2: borough.v1.ReleasePhase
+	(OrderFederatedReleaseRequest_Order)(0), // 3: borough.v1.OrderFederatedReleaseRequest.Order
+	(*FederatedPart)(nil),                   // 4: borough.v1.FederatedPart
+	(*CellsReason)(nil),                     // 5: borough.v1.CellsReason
+	(*FederatedJob)(nil),                    // 6: borough.v1.FederatedJob
+	(*FederatedRelease)(nil),                // 7: borough.v1.FederatedRelease
+	(*OrderFederatedReleaseRequest)(nil),    // 8: borough.v1.OrderFederatedReleaseRequest
+	(*OrderFederatedReleaseResponse)(nil),   // 9: borough.v1.OrderFederatedReleaseResponse
+	(*RunFederatedJobRequest)(nil),          // 10: borough.v1.RunFederatedJobRequest
+	(*RunFederatedJobResponse)(nil),         // 11: borough.v1.RunFederatedJobResponse
+	(*ListFederatedJobsRequest)(nil),        // 12: borough.v1.ListFederatedJobsRequest
+	(*ListFederatedJobsResponse)(nil),       // 13: borough.v1.ListFederatedJobsResponse
+	(*GetFederatedJobRequest)(nil),          // 14: borough.v1.GetFederatedJobRequest
+	(*GetFederatedJobResponse)(nil),         // 15: borough.v1.GetFederatedJobResponse
+	(*ScaleFederatedJobRequest)(nil),        // 16: borough.v1.ScaleFederatedJobRequest
+	(*ScaleFederatedJobResponse)(nil),       // 17: borough.v1.ScaleFederatedJobResponse
+	(*StopFederatedJobRequest)(nil),         // 18: borough.v1.StopFederatedJobRequest
+	(*StopFederatedJobResponse)(nil),        // 19: borough.v1.StopFederatedJobResponse
+	(*ForgetFederatedJobRequest)(nil),       // 20: borough.v1.ForgetFederatedJobRequest
+	(*ForgetFederatedJobResponse)(nil),      // 21: borough.v1.ForgetFederatedJobResponse
+	(*GetFederatedJobHistoryRequest)(nil),   // 22: borough.v1.GetFederatedJobHistoryRequest
+	(*FederatedJobVersion)(nil),             // 23: borough.v1.FederatedJobVersion
+	(*GetFederatedJobHistoryResponse)(nil),  // 24: borough.v1.GetFederatedJobHistoryResponse
+	(*RequestContext)(nil),                  // 25: borough.v1.RequestContext
+	(*PageRequest)(nil),                     // 26: borough.v1.PageRequest
 }
 var file_borough_v1_federated_proto_depIdxs = []int32{
 	1,  // 0: borough.v1.FederatedPart.rollout:type_name -> borough.v1.PartRollout
 	0,  // 1: borough.v1.FederatedJob.state:type_name -> borough.v1.FederatedJobState
-	2,  // 2: borough.v1.FederatedJob.parts:type_name -> borough.v1.FederatedPart
-	3,  // 3: borough.v1.FederatedJob.reasons:type_name -> borough.v1.CellsReason
-	20, // 4: borough.v1.RunFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	4,  // 5: borough.v1.RunFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	20, // 6: borough.v1.ListFederatedJobsRequest.context:type_name -> borough.v1.RequestContext
-	21, // 7: borough.v1.ListFederatedJobsRequest.page:type_name -> borough.v1.PageRequest
-	4,  // 8: borough.v1.ListFederatedJobsResponse.jobs:type_name -> borough.v1.FederatedJob
-	20, // 9: borough.v1.GetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	4,  // 10: borough.v1.GetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	20, // 11: borough.v1.ScaleFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	4,  // 12: borough.v1.ScaleFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	20, // 13: borough.v1.StopFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	4,  // 14: borough.v1.StopFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	20, // 15: borough.v1.ForgetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	4,  // 16: borough.v1.ForgetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	20, // 17: borough.v1.GetFederatedJobHistoryRequest.context:type_name -> borough.v1.RequestContext
-	18, // 18: borough.v1.GetFederatedJobHistoryResponse.versions:type_name -> borough.v1.FederatedJobVersion
-	5,  // 19: borough.v1.FederatedService.RunFederatedJob:input_type -> borough.v1.RunFederatedJobRequest
-	7,  // 20: borough.v1.FederatedService.ListFederatedJobs:input_type -> borough.v1.ListFederatedJobsRequest
-	9,  // 21: borough.v1.FederatedService.GetFederatedJob:input_type -> borough.v1.GetFederatedJobRequest
-	11, // 22: borough.v1.FederatedService.ScaleFederatedJob:input_type -> borough.v1.ScaleFederatedJobRequest
-	13, // 23: borough.v1.FederatedService.StopFederatedJob:input_type -> borough.v1.StopFederatedJobRequest
-	15, // 24: borough.v1.FederatedService.ForgetFederatedJob:input_type -> borough.v1.ForgetFederatedJobRequest
-	17, // 25: borough.v1.FederatedService.GetFederatedJobHistory:input_type -> borough.v1.GetFederatedJobHistoryRequest
-	6,  // 26: borough.v1.FederatedService.RunFederatedJob:output_type -> borough.v1.RunFederatedJobResponse
-	8,  // 27: borough.v1.FederatedService.ListFederatedJobs:output_type -> borough.v1.ListFederatedJobsResponse
-	10, // 28: borough.v1.FederatedService.GetFederatedJob:output_type -> borough.v1.GetFederatedJobResponse
-	12, // 29: borough.v1.FederatedService.ScaleFederatedJob:output_type -> borough.v1.ScaleFederatedJobResponse
-	14, // 30: borough.v1.FederatedService.StopFederatedJob:output_type -> borough.v1.StopFederatedJobResponse
-	16, // 31: borough.v1.FederatedService.ForgetFederatedJob:output_type -> borough.v1.ForgetFederatedJobResponse
-	19, // 32: borough.v1.FederatedService.GetFederatedJobHistory:output_type -> borough.v1.GetFederatedJobHistoryResponse
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	4,  // 2: borough.v1.FederatedJob.parts:type_name -> borough.v1.FederatedPart
+	5,  // 3: borough.v1.FederatedJob.reasons:type_name -> borough.v1.CellsReason
+	7,  // 4: borough.v1.FederatedJob.release:type_name -> borough.v1.FederatedRelease
+	2,  // 5: borough.v1.FederatedRelease.phase:type_name -> borough.v1.ReleasePhase
+	5,  // 6: borough.v1.FederatedRelease.failed:type_name -> borough.v1.CellsReason
+	25, // 7: borough.v1.OrderFederatedReleaseRequest.context:type_name -> borough.v1.RequestContext
+	3,  // 8: borough.v1.OrderFederatedReleaseRequest.order:type_name -> borough.v1.OrderFederatedReleaseRequest.Order
+	6,  // 9: borough.v1.OrderFederatedReleaseResponse.job:type_name -> borough.v1.FederatedJob
+	25, // 10: borough.v1.RunFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 11: borough.v1.RunFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	25, // 12: borough.v1.ListFederatedJobsRequest.context:type_name -> borough.v1.RequestContext
+	26, // 13: borough.v1.ListFederatedJobsRequest.page:type_name -> borough.v1.PageRequest
+	6,  // 14: borough.v1.ListFederatedJobsResponse.jobs:type_name -> borough.v1.FederatedJob
+	25, // 15: borough.v1.GetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 16: borough.v1.GetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	25, // 17: borough.v1.ScaleFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 18: borough.v1.ScaleFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	25, // 19: borough.v1.StopFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 20: borough.v1.StopFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	25, // 21: borough.v1.ForgetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 22: borough.v1.ForgetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	25, // 23: borough.v1.GetFederatedJobHistoryRequest.context:type_name -> borough.v1.RequestContext
+	23, // 24: borough.v1.GetFederatedJobHistoryResponse.versions:type_name -> borough.v1.FederatedJobVersion
+	10, // 25: borough.v1.FederatedService.RunFederatedJob:input_type -> borough.v1.RunFederatedJobRequest
+	12, // 26: borough.v1.FederatedService.ListFederatedJobs:input_type -> borough.v1.ListFederatedJobsRequest
+	14, // 27: borough.v1.FederatedService.GetFederatedJob:input_type -> borough.v1.GetFederatedJobRequest
+	16, // 28: borough.v1.FederatedService.ScaleFederatedJob:input_type -> borough.v1.ScaleFederatedJobRequest
+	18, // 29: borough.v1.FederatedService.StopFederatedJob:input_type -> borough.v1.StopFederatedJobRequest
+	8,  // 30: borough.v1.FederatedService.OrderFederatedRelease:input_type -> borough.v1.OrderFederatedReleaseRequest
+	20, // 31: borough.v1.FederatedService.ForgetFederatedJob:input_type -> borough.v1.ForgetFederatedJobRequest
+	22, // 32: borough.v1.FederatedService.GetFederatedJobHistory:input_type -> borough.v1.GetFederatedJobHistoryRequest
+	11, // 33: borough.v1.FederatedService.RunFederatedJob:output_type -> borough.v1.RunFederatedJobResponse
+	13, // 34: borough.v1.FederatedService.ListFederatedJobs:output_type -> borough.v1.ListFederatedJobsResponse
+	15, // 35: borough.v1.FederatedService.GetFederatedJob:output_type -> borough.v1.GetFederatedJobResponse
+	17, // 36: borough.v1.FederatedService.ScaleFederatedJob:output_type -> borough.v1.ScaleFederatedJobResponse
+	19, // 37: borough.v1.FederatedService.StopFederatedJob:output_type -> borough.v1.StopFederatedJobResponse
+	9,  // 38: borough.v1.FederatedService.OrderFederatedRelease:output_type -> borough.v1.OrderFederatedReleaseResponse
+	21, // 39: borough.v1.FederatedService.ForgetFederatedJob:output_type -> borough.v1.ForgetFederatedJobResponse
+	24, // 40: borough.v1.FederatedService.GetFederatedJobHistory:output_type -> borough.v1.GetFederatedJobHistoryResponse
+	33, // [33:41] is the sub-list for method output_type
+	25, // [25:33] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_federated_proto_init() }
@@ -1728,8 +2134,8 @@ func file_borough_v1_federated_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_federated_proto_rawDesc), len(file_borough_v1_federated_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   18,
+			NumEnums:      4,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

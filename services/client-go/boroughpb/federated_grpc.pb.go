@@ -26,6 +26,7 @@ const (
 	FederatedService_GetFederatedJob_FullMethodName        = "/borough.v1.FederatedService/GetFederatedJob"
 	FederatedService_ScaleFederatedJob_FullMethodName      = "/borough.v1.FederatedService/ScaleFederatedJob"
 	FederatedService_StopFederatedJob_FullMethodName       = "/borough.v1.FederatedService/StopFederatedJob"
+	FederatedService_OrderFederatedRelease_FullMethodName  = "/borough.v1.FederatedService/OrderFederatedRelease"
 	FederatedService_ForgetFederatedJob_FullMethodName     = "/borough.v1.FederatedService/ForgetFederatedJob"
 	FederatedService_GetFederatedJobHistory_FullMethodName = "/borough.v1.FederatedService/GetFederatedJobHistory"
 )
@@ -46,6 +47,9 @@ type FederatedServiceClient interface {
 	ScaleFederatedJob(ctx context.Context, in *ScaleFederatedJobRequest, opts ...grpc.CallOption) (*ScaleFederatedJobResponse, error)
 	// Stops its part in every cell. A cell that is silent stops it when it is back.
 	StopFederatedJob(ctx context.Context, in *StopFederatedJobRequest, opts ...grpc.CallOption) (*StopFederatedJobResponse, error)
+	// Pauses, resumes, approves or takes back the release of its newest version. FAILED_PRECONDITION if there is none that
+	// this applies to, or if an earlier order is not carried out yet.
+	OrderFederatedRelease(ctx context.Context, in *OrderFederatedReleaseRequest, opts ...grpc.CallOption) (*OrderFederatedReleaseResponse, error)
 	// Forgets it. Cells are not told: its parts go on as jobs of their own.
 	ForgetFederatedJob(ctx context.Context, in *ForgetFederatedJobRequest, opts ...grpc.CallOption) (*ForgetFederatedJobResponse, error)
 	// Lists the versions that are kept, newest first; at most 20.
@@ -110,6 +114,16 @@ func (c *federatedServiceClient) StopFederatedJob(ctx context.Context, in *StopF
 	return out, nil
 }
 
+func (c *federatedServiceClient) OrderFederatedRelease(ctx context.Context, in *OrderFederatedReleaseRequest, opts ...grpc.CallOption) (*OrderFederatedReleaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OrderFederatedReleaseResponse)
+	err := c.cc.Invoke(ctx, FederatedService_OrderFederatedRelease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *federatedServiceClient) ForgetFederatedJob(ctx context.Context, in *ForgetFederatedJobRequest, opts ...grpc.CallOption) (*ForgetFederatedJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForgetFederatedJobResponse)
@@ -146,6 +160,9 @@ type FederatedServiceServer interface {
 	ScaleFederatedJob(context.Context, *ScaleFederatedJobRequest) (*ScaleFederatedJobResponse, error)
 	// Stops its part in every cell. A cell that is silent stops it when it is back.
 	StopFederatedJob(context.Context, *StopFederatedJobRequest) (*StopFederatedJobResponse, error)
+	// Pauses, resumes, approves or takes back the release of its newest version. FAILED_PRECONDITION if there is none that
+	// this applies to, or if an earlier order is not carried out yet.
+	OrderFederatedRelease(context.Context, *OrderFederatedReleaseRequest) (*OrderFederatedReleaseResponse, error)
 	// Forgets it. Cells are not told: its parts go on as jobs of their own.
 	ForgetFederatedJob(context.Context, *ForgetFederatedJobRequest) (*ForgetFederatedJobResponse, error)
 	// Lists the versions that are kept, newest first; at most 20.
@@ -174,6 +191,9 @@ func (UnimplementedFederatedServiceServer) ScaleFederatedJob(context.Context, *S
 }
 func (UnimplementedFederatedServiceServer) StopFederatedJob(context.Context, *StopFederatedJobRequest) (*StopFederatedJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopFederatedJob not implemented")
+}
+func (UnimplementedFederatedServiceServer) OrderFederatedRelease(context.Context, *OrderFederatedReleaseRequest) (*OrderFederatedReleaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OrderFederatedRelease not implemented")
 }
 func (UnimplementedFederatedServiceServer) ForgetFederatedJob(context.Context, *ForgetFederatedJobRequest) (*ForgetFederatedJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForgetFederatedJob not implemented")
@@ -292,6 +312,24 @@ func _FederatedService_StopFederatedJob_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FederatedService_OrderFederatedRelease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OrderFederatedReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FederatedServiceServer).OrderFederatedRelease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FederatedService_OrderFederatedRelease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FederatedServiceServer).OrderFederatedRelease(ctx, req.(*OrderFederatedReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FederatedService_ForgetFederatedJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForgetFederatedJobRequest)
 	if err := dec(in); err != nil {
@@ -354,6 +392,10 @@ var FederatedService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopFederatedJob",
 			Handler:    _FederatedService_StopFederatedJob_Handler,
+		},
+		{
+			MethodName: "OrderFederatedRelease",
+			Handler:    _FederatedService_OrderFederatedRelease_Handler,
 		},
 		{
 			MethodName: "ForgetFederatedJob",

@@ -1,11 +1,12 @@
 //! Federated jobs. The cell of the client is the home of the federation.
 
 use borough_proto::v1::federated_service_client::FederatedServiceClient;
+use borough_proto::v1::order_federated_release_request::Order;
 use borough_proto::v1::{
     FederatedJob, FederatedJobVersion, ForgetFederatedJobRequest, GetFederatedJobHistoryRequest,
     GetFederatedJobRequest, GetFederatedJobResponse, ListFederatedJobsRequest, ListFederatedJobsResponse,
-    PageRequest, RunFederatedJobRequest, RunFederatedJobResponse, ScaleFederatedJobRequest,
-    StopFederatedJobRequest,
+    OrderFederatedReleaseRequest, PageRequest, RunFederatedJobRequest, RunFederatedJobResponse,
+    ScaleFederatedJobRequest, StopFederatedJobRequest,
 };
 
 use crate::call::{Client, present, rpc};
@@ -110,6 +111,30 @@ impl Client {
         };
         let answer = self.call("StopFederatedJob", message, rpc!(FederatedServiceClient.stop_federated_job));
         present("StopFederatedJob", "job", answer.await?.job)
+    }
+
+    /// Pauses, resumes, approves or takes back the release of the newest version of a federated job. `stage` counts
+    /// only for an approval: the stage that is under way.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` if there is no release that this applies to.
+    pub async fn federated_order(
+        &self,
+        job: &JobRef,
+        order: Order,
+        stage: u32,
+    ) -> Result<FederatedJob, ClientError> {
+        let message = OrderFederatedReleaseRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            order: order.into(),
+            stage,
+        };
+        let method = "OrderFederatedRelease";
+        let answer = self.call(method, message, rpc!(FederatedServiceClient.order_federated_release));
+        present(method, "job", answer.await?.job)
     }
 
     /// Forgets a federated job. Its parts go on in their cells. Returns it as it was; `None` if an earlier request with

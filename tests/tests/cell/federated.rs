@@ -1,7 +1,9 @@
 //! Federated jobs over cells with stores of their own: real processes, and the command line of an operator.
 
+use std::time::Duration;
+
 use borough_client::JobRef;
-use borough_proto::v1::{FederatedJob, Job, JobState};
+use borough_proto::v1::{FederatedJob, FederatedRelease, Job, JobState, ReleasePhase};
 use borough_tests::{Ran, TestCell, until};
 use rustix::process::Signal;
 
@@ -219,6 +221,96 @@ async fn a_cell_that_is_dark_or_refuses_holds_up_no_other() {
     part_until(beta, "six tasks", |part| part.is_some_and(|part| part.count == 6)).await;
     gamma.control().signal(Signal::CONT).unwrap();
     federation.until("all are healthy", |job| job.healthy == 8).await;
+    federation.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_release_goes_from_a_canary_cell_outward_and_stops_by_itself() {
+    let federation = Federation::start().await;
+    let Federation { home, beta, gamma } = &federation;
+    let stages = "rollout: {stages: [{cells: [beta], prove: 1s, approve: true}]}";
+    federation.run(&web(4, "a", &format!("{{split: weight, {stages}}}"))).await.ended(0);
+
+    // The version works in the canary cell, and not in the next one.
+    let bad = "overrides: {gamma: {task: {command: [sh, -c, 'exit 7']}}}";
+    let file = home.file("bad.yaml", &web(4, "b", &format!("{{split: weight, {stages}, {bad}}}")));
+    home.borough(&["federation", "job", "run", &file, "--detach"]).await.ended(0);
+    let waits = |job: &FederatedJob| job.release.clone().unwrap_or_default().waits;
+    let asked = federation.until("a person is asked", |job| waits(job).contains("approve")).await;
+    let versions = |job: &FederatedJob| -> Vec<u64> { job.parts.iter().map(|part| part.version).collect() };
+    assert_eq!(versions(&asked), [2, 1]);
+    home.borough(&["federation", "job", "status", "web"]).await.ended(0).prints("rolling, stage 0");
+    home.borough(&["federation", "job", "pause", "web"]).await.ended(0);
+    federation.until("paused", |job| job.release.as_ref().is_some_and(|release| release.paused)).await;
+    home.borough(&["federation", "job", "pause", "web"]).await.ended(0);
+    home.borough(&["federation", "job", "resume", "web"]).await.ended(0);
+    federation.until("it goes on", |job| !job.release.as_ref().is_some_and(|release| release.paused)).await;
+    home.borough(&["federation", "job", "approve", "web"]).await.ended(0);
+    let phase = |job: &FederatedJob| job.release.as_ref().map(FederatedRelease::phase);
+    let failed = federation.until("it has failed", |job| phase(job) == Some(ReleasePhase::Failed)).await;
+    assert_eq!(failed.release.unwrap().failed[0].cells, ["gamma"]);
+    // The cell has taken its own tasks back: they run all the time.
+    federation.until("all are healthy", |job| job.healthy == 4).await;
+    let status = home.borough(&["federation", "job", "status", "web"]).await.ended(0);
+    status.prints("failed in gamma").prints("failed, stage 1");
+
+    // Taken back, every cell has the version of before. The canary has its old word again.
+    home.borough(&["federation", "job", "undo", "web", "--yes"]).await.ended(0);
+    let back = federation.until("reverted", |job| phase(job) == Some(ReleasePhase::Reverted)).await;
+    assert_eq!(versions(&back), [1, 1]);
+    let word = async |cell: &TestCell| {
+        let spec = cell.client().job_get(&JobRef::new("tester", "web")).await.unwrap().spec.unwrap();
+        spec.task.unwrap().environment.get("WORD").cloned().unwrap_or_default()
+    };
+    assert_eq!((word(beta).await.as_str(), word(gamma).await.as_str()), ("a", "a"));
+    // A version that works in both replaces it, without a person where none is asked for.
+    federation.run(&web(4, "c", "{split: weight}")).await.ended(0).prints("version 3");
+    assert_eq!((word(beta).await.as_str(), word(gamma).await.as_str()), ("c", "c"));
+    federation.finish().await;
+}
+
+/// Longer than any tolerance of the test, the wait of a new leader, and what follows from both.
+const FAILOVER_DEADLINE: Duration = Duration::from_secs(240);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_tasks_of_a_cell_that_is_lost_go_to_others_and_it_gives_way_when_it_is_back() {
+    let mut federation = Federation::start().await;
+    // Two of three answer: a majority.
+    let at = federation.home.grpc();
+    federation.home.borough(&["cell", "join", "alpha", "--at", &at]).await.ended(0);
+    member_until(&federation.home, "alpha", "current", is_current).await;
+    let part = "{cells: [beta, gamma], split: weight, failover_after: 30s}";
+    federation.run(&web(4, "a", part)).await.ended(0);
+    let client = federation.home.client().with_cell("federation");
+    let job = JobRef::new("tester", "web");
+    let until_long = async |what: &str, wanted: fn(&FederatedJob) -> bool| {
+        let found = async {
+            loop {
+                let now = client.federated_get(&job).await.ok().and_then(|answer| answer.job);
+                if let Some(job) = now.filter(wanted) {
+                    return job;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        tokio::time::timeout(FAILOVER_DEADLINE, found).await.unwrap_or_else(|_| panic!("not {what}"))
+    };
+    federation.beta.control_kill();
+    let lost = until_long("failed over", |job| {
+        job.parts.iter().any(|part| part.failed_over_ms > 0) && job.parts.iter().any(|part| part.healthy == 4)
+    });
+    let lost = lost.await;
+    let of = |job: &FederatedJob, cell: &str| job.parts.iter().find(|part| part.cell == cell).cloned();
+    assert_eq!(of(&lost, "gamma").unwrap().count, 4);
+    assert_eq!(of(&lost, "beta").unwrap().count, 2, "nobody could tell it anything");
+
+    // It is back with its two tasks: the new ones stay.
+    federation.beta.control_start().await;
+    let settled = until_long("settled", |job| {
+        job.parts.iter().all(|part| part.failed_over_ms == 0 && part.arrived) && job.healthy == 4
+    });
+    assert_eq!(promised(&settled.await), [("gamma", 4)]);
+    part_until(&federation.beta, "stopped", |part| part.is_none()).await;
     federation.finish().await;
 }
 

@@ -20,6 +20,10 @@ const RUN_NOTES: &str = "The job file has a `federation` part, such as {split: f
 const FORGET_NOTES: &str = "The federation forgets the job, and tells no cell. Its tasks go on as jobs of their cells, and \
     borough job stop ends them there.";
 
+/// When a person decides.
+const APPROVE_NOTES: &str = "A stage with `approve: true` in federation.rollout.stages waits for this once it has proved \
+    itself. So does one in which no cell could show that the version works.";
+
 /// Why a flag is needed.
 const STOP_NOTES: &str = "A job that has tasks in several cells needs --all-cells. A cell that is silent stops its tasks \
     when it is back.";
@@ -48,6 +52,15 @@ pub enum FederatedVerb {
     /// Stop a federated job in its cells
     #[command(after_help = STOP_NOTES)]
     Stop(FederatedStop),
+    /// Let no further cell get the newest version
+    Pause(FederatedTarget),
+    /// Go on with a paused version
+    Resume(FederatedTarget),
+    /// Let the stage after the present one get the newest version
+    #[command(after_help = APPROVE_NOTES)]
+    Approve(FederatedTarget),
+    /// Take the newest version back in the cells that have it
+    Undo(FederatedTarget),
     /// Forget a federated job; its tasks go on in their cells
     #[command(after_help = FORGET_NOTES)]
     Forget(FederatedTarget),

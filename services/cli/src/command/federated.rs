@@ -7,6 +7,7 @@ use borough_client::{Client, ClientError, FederatedFilter, JobRef};
 use borough_kv::env::SystemClock;
 use borough_model::federation::FederatedJob;
 use borough_proto::v1;
+use borough_proto::v1::order_federated_release_request::Order;
 
 use super::confirm::{Intent, confirm};
 use super::job::load_options;
@@ -31,6 +32,10 @@ pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer)
         FederatedVerb::Status(status) => self::status(global, status, printer).await,
         FederatedVerb::Scale(scale) => self::scale(global, scale, printer).await,
         FederatedVerb::Stop(stop) => self::stop(global, stop, printer).await,
+        FederatedVerb::Pause(target) => order(global, &target, Order::Pause, printer).await,
+        FederatedVerb::Resume(target) => order(global, &target, Order::Resume, printer).await,
+        FederatedVerb::Approve(target) => order(global, &target, Order::Approve, printer).await,
+        FederatedVerb::Undo(target) => order(global, &target, Order::Revert, printer).await,
         FederatedVerb::Forget(target) => forget(global, &target, printer).await,
         FederatedVerb::History(target) => history(global, &target, printer).await,
     }
@@ -97,6 +102,11 @@ async fn settle(
         if wait.detach || view.is_settled() {
             printer.one(&view, FederatedJobView::text)?;
             return Ok(Code::Done);
+        }
+        if let Some(failure) = view.failure_text() {
+            printer.one(&view, FederatedJobView::text)?;
+            let hint = format!("borough federation job undo {0}, or run another version of {0}", job.name);
+            return Err(Failure::new(Code::NotDone, format!("{job}: {failure}")).with_hint(hint));
         }
         let now = view.progress_text();
         if now != shown {
@@ -184,6 +194,29 @@ async fn stop(global: &Global, stop: FederatedStop, printer: &Printer) -> Result
     confirm(global, &client, Intent::stop(&format!("stop federated job {job} {of}")), printer)?;
     client.federated_stop(&job).await.map_err(|error| explained(&client, error))?;
     settle(&client, &job, stop.wait, printer).await
+}
+
+/// Orders something of the release, for the stage that the caller could see.
+async fn order(
+    global: &Global,
+    target: &FederatedTarget,
+    order: Order,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let client = home(global, &target.home)?;
+    let job = target.job.resolve(client.user());
+    let known = client.federated_get(&job).await.map_err(|error| explained(&client, error))?;
+    let release = known.job.and_then(|job| job.release).unwrap_or_default();
+    if order == Order::Revert {
+        let (version, from) = (release.version, release.from);
+        let what =
+            format!("take version {version} of federated job {job} back to version {from} in its cells");
+        confirm(global, &client, Intent::stop(&what), printer)?;
+    }
+    let ordered = client.federated_order(&job, order, release.stage).await;
+    let view = FederatedJobView::from(ordered.map_err(|error| explained(&client, error))?);
+    printer.one(&view, FederatedJobView::text)?;
+    Ok(Code::Done)
 }
 
 async fn forget(global: &Global, target: &FederatedTarget, printer: &Printer) -> Result<Code, Failure> {

@@ -33,6 +33,23 @@ pub(crate) struct FederatedJobView {
     pending: u32,
     parts: Vec<FederatedPartView>,
     reasons: Vec<CellsReasonView>,
+    /// Null: the federation has not come to its newest version yet.
+    release: Option<FederatedReleaseView>,
+}
+
+/// How far its newest version is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct FederatedReleaseView {
+    version: u64,
+    from: u64,
+    /// `rolling`, `failed`, `reverting`, `reverted` or `done`.
+    phase: &'static str,
+    /// From 0.
+    stage: u32,
+    paused: bool,
+    failed: Vec<CellsReasonView>,
+    /// What it waits for; empty: nothing.
+    waits: Foreign,
 }
 
 /// What one cell has of it.
@@ -73,10 +90,6 @@ impl From<v1::FederatedJob> for FederatedJobView {
             v1::FederatedJobState::Stopped => "stopped",
             v1::FederatedJobState::Active | v1::FederatedJobState::Unspecified => "active",
         };
-        let reason = |reason: v1::CellsReason| CellsReasonView {
-            words: reason.words.into(),
-            cells: reason.cells.into_iter().map(Foreign::from).collect(),
-        };
         Self {
             id: job.id.into(),
             user: job.user.into(),
@@ -97,8 +110,57 @@ impl From<v1::FederatedJob> for FederatedJobView {
             healthy: job.healthy,
             pending: job.pending,
             parts: job.parts.into_iter().map(FederatedPartView::from).collect(),
-            reasons: job.reasons.into_iter().map(reason).collect(),
+            reasons: job.reasons.into_iter().map(CellsReasonView::from).collect(),
+            release: job.release.map(FederatedReleaseView::from),
         }
+    }
+}
+
+impl From<v1::CellsReason> for CellsReasonView {
+    fn from(reason: v1::CellsReason) -> Self {
+        let cells = reason.cells.into_iter().map(Foreign::from).collect();
+        Self { words: reason.words.into(), cells }
+    }
+}
+
+impl From<v1::FederatedRelease> for FederatedReleaseView {
+    fn from(release: v1::FederatedRelease) -> Self {
+        let phase = match release.phase() {
+            v1::ReleasePhase::Rolling | v1::ReleasePhase::Unspecified => "rolling",
+            v1::ReleasePhase::Failed => "failed",
+            v1::ReleasePhase::Reverting => "reverting",
+            v1::ReleasePhase::Reverted => "reverted",
+            v1::ReleasePhase::Done => "done",
+        };
+        Self {
+            version: release.version,
+            from: release.from,
+            phase,
+            stage: release.stage,
+            paused: release.paused,
+            failed: release.failed.into_iter().map(CellsReasonView::from).collect(),
+            waits: release.waits.into(),
+        }
+    }
+}
+
+impl FederatedReleaseView {
+    /// How far it is, if it is under way or has failed.
+    fn text(&self) -> Option<String> {
+        let Self { version, from, phase, stage, paused, failed, waits } = self;
+        if *phase == "done" {
+            return None;
+        }
+        let paused = if *paused { ", paused" } else { "" };
+        let mut text = format!("release of version {version} (from {from}): {phase}, stage {stage}{paused}");
+        if !waits.is_empty() {
+            text = format!("{text}: {waits}");
+        }
+        for reason in failed {
+            let cells: Vec<String> = reason.cells.iter().map(ToString::to_string).collect();
+            text = format!("{text}\n  failed in {}: {}", cells.join(", "), reason.words);
+        }
+        Some(text)
     }
 }
 
@@ -192,12 +254,27 @@ impl FederatedJobView {
             "stopped" => true,
             "stopping" => false,
             _ => {
+                let is_released = self
+                    .release
+                    .as_ref()
+                    .is_some_and(|release| release.phase == "done" && release.version == self.version);
                 is_divided
+                    && is_released
                     && self.unplaced == 0
                     && self.shortfall.is_empty()
                     && self.parts.iter().all(|part| part.is_settled(self.version))
             }
         }
+    }
+
+    /// Why it does not get where its owner wants it, if that is for certain.
+    pub(crate) fn failure_text(&self) -> Option<String> {
+        let release = self.release.as_ref().filter(|release| release.version == self.version)?;
+        let is_over = matches!(release.phase, "failed" | "reverted");
+        if !is_over || self.state != "active" || self.divided_revision < self.revision {
+            return None;
+        }
+        release.text()
     }
 
     /// How far it is, in one line.
@@ -216,6 +293,10 @@ impl FederatedJobView {
         let open = self.parts.iter().filter(|part| !part.is_settled(self.version));
         let open: Vec<String> =
             open.map(|part| format!("{} ({})", part.cell, part.state_text(self.version))).collect();
+        let waits = self.release.as_ref().filter(|release| !release.waits.is_empty() && open.is_empty());
+        if let Some(release) = waits {
+            text = format!("{text}; stage {}: {}", release.stage, release.waits);
+        }
         if !open.is_empty() {
             text = format!("{text}; waits for {}", open.join(", "));
         }
@@ -247,6 +328,9 @@ impl FederatedJobView {
         );
         if self.state == "active" && self.divided_revision < self.revision {
             text.push_str("\nnot divided among cells yet: a federation process does that");
+        }
+        if let Some(release) = self.release.as_ref().and_then(FederatedReleaseView::text) {
+            text = format!("{text}\n{release}");
         }
         if !self.shortfall.is_empty() {
             text = format!("{text}\n{}", self.shortfall);

@@ -49,6 +49,10 @@ pub(super) struct PartVisited {
 /// A part as its cell has it.
 pub(super) struct PartFound {
     pub(super) admitted: AdmittedJob,
+    /// Whether this visit has submitted it.
+    pub(super) is_submitted: bool,
+    /// Whether its own rollout has taken a version back.
+    pub(super) is_taken_back: bool,
     pub(super) seen: PartSeen,
 }
 
@@ -171,7 +175,8 @@ impl CellCaller {
                     }
                 };
                 let answer = answer.map_err(|error| error.to_string())?;
-                Ok(answer.job.as_ref().map(part_found))
+                let found = answer.job.as_ref().map(part_found);
+                Ok(found.map(|found| PartFound { is_submitted: true, ..found }))
             }
         }
     }
@@ -188,7 +193,17 @@ fn owner_of(job: &v1::Job) -> Option<FederatedJobId> {
 }
 
 fn found_job(job: &v1::Job) -> FoundJob {
-    FoundJob { job: admitted(job), revision: job.revision, owner: owner_of(job), count: job.count }
+    FoundJob {
+        job: admitted(job),
+        revision: job.revision,
+        owner: owner_of(job),
+        count: job.count,
+        is_taken_back: is_taken_back(job),
+    }
+}
+
+fn is_taken_back(job: &v1::Job) -> bool {
+    job.rollout.as_ref().is_some_and(|rollout| rollout.reverts > 0)
 }
 
 fn admitted(job: &v1::Job) -> AdmittedJob {
@@ -200,8 +215,6 @@ fn part_found(job: &v1::Job) -> PartFound {
     let rollout = match job.rollout.as_ref().map(v1::Rollout::state) {
         Some(v1::RolloutState::Rolling | v1::RolloutState::Paused) => PartRollout::Rolling,
         Some(v1::RolloutState::Failed) => PartRollout::Failed,
-        // One that takes a version back ends well, and the version has failed.
-        Some(_) if job.rollout.as_ref().is_some_and(|rollout| rollout.reverts > 0) => PartRollout::Failed,
         _ => PartRollout::Done,
     };
     let seen = PartSeen {
@@ -213,7 +226,7 @@ fn part_found(job: &v1::Job) -> PartFound {
         failed: tasks.failed,
         rollout,
     };
-    PartFound { admitted: admitted(job), seen }
+    PartFound { admitted: admitted(job), is_submitted: false, is_taken_back: is_taken_back(job), seen }
 }
 
 fn problems_text(problems: &[Problem]) -> String {

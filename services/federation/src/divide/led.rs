@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use borough_kv::Database;
 use borough_model::federation::{
-    CellFacts, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus,
-    PartProblem, PartSeen, Split, SplitMode, cell_facts, parts_promised, room_deducted, split,
+    CellFacts, CellLook, CellLooked, CellReach, CellRelease, CellsReason, FederatedJob, FederatedJobRow,
+    FederatedPart, FederatedState, FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart,
+    ReleaseAction, ReleaseState, ReleaseWait, SettleOutcome, Split, SplitMode, SplitPolicy,
+    VersionAssignment, cell_facts, part_release, parts_lowered, parts_promised, release_step, room_deducted,
+    settle_step, settlement_apply, settlement_of, split,
 };
 use borough_model::member::{MemberRow, MemberSeen};
 use borough_model::{FederatedJobId, Name};
@@ -22,6 +25,8 @@ use super::call::{PartFound, PartNotice, PartVisited};
 const SEEN_AGAIN_MS: i64 = 30_000;
 /// Tasks without a cell are divided again after so long.
 pub(super) const RETRY: Duration = Duration::from_secs(15);
+/// Steps of a release that are taken together: more than a release has stages.
+const RELEASE_STEPS_MAX: usize = 64;
 
 /// The members as the division knows them.
 #[derive(Clone, Default)]
@@ -34,6 +39,26 @@ impl MemberCells {
     /// Whether the last look at a cell brought a report.
     pub(super) fn is_heard(&self, cell: &Name) -> bool {
         self.rows.contains_key(cell) && self.seen.get(cell).is_some_and(|seen| seen.problem.is_none())
+    }
+
+    /// What the last round has brought, for the watch.
+    pub(super) fn looks(&self) -> Vec<CellLooked> {
+        let looked = self.rows.values().filter_map(|row| {
+            let seen = self.seen.get(&row.cell).filter(|seen| seen.member == row.id)?;
+            let look = CellLook::of(seen.problem.as_ref().map(|problem| problem.kind));
+            Some(CellLooked { cell: row.cell.clone(), member: row.id, look })
+        });
+        looked.collect()
+    }
+
+    /// Whether a cell answers, and for how long it has not.
+    fn reach(&self, cell: &Name, now_ms: i64) -> CellReach {
+        if self.is_heard(cell) {
+            return CellReach::Reachable;
+        }
+        let problem = self.seen.get(cell).and_then(|seen| seen.problem.as_ref());
+        let since_ms = problem.map_or(now_ms, |problem| problem.since_ms);
+        CellReach::Unreachable { for_ms: u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0) }
     }
 
     /// Another one is a reason to divide again.
@@ -52,7 +77,7 @@ pub(super) struct LedJob {
     pub(super) row: Arc<FederatedJobRow>,
     pub(super) parts: BTreeMap<Name, FederatedPart>,
     pub(super) status: FederatedStatus,
-    /// MemberCells are being asked for room.
+    /// Cells are being asked for room.
     pub(super) is_asked: bool,
     /// Not before then, by the monotonic clock, is it divided again for tasks without a cell.
     pub(super) retry_at: Duration,
@@ -143,6 +168,26 @@ impl LedJobs {
         facts.collect()
     }
 
+    /// The parts of active jobs whose cells do not answer. A duplicate has no other place.
+    pub(super) fn silent_parts(&self, cells: &MemberCells) -> Vec<PromisedPart> {
+        let active = self.jobs.values().filter(|job| {
+            let is_whole = job.row.spec.federation.split == SplitPolicy::Duplicate;
+            job.row.state == FederatedState::Active && !is_whole
+        });
+        let silent = active.flat_map(|job| {
+            let parts = job.parts.values().filter(|part| part.count > 0 && !cells.is_heard(&part.cell));
+            parts.map(|part| PromisedPart {
+                user: job.row.user().clone(),
+                job: job.row.name().clone(),
+                cell: part.cell.clone(),
+                count: part.count,
+                failover_after: job.row.spec.federation.failover_after,
+                failed_over: part.failed_over_ms.is_some(),
+            })
+        });
+        silent.collect()
+    }
+
     /// Divides a job, and returns what that changes.
     pub(super) fn divided(
         &self,
@@ -155,11 +200,11 @@ impl LedJobs {
         let spec = &job.row.spec;
         let count = if job.row.state == FederatedState::Active { spec.job.count } else { 0 };
         let division = split(&spec.federation, count, &facts, SplitMode::Again);
-        let mut parts = parts_promised(&job.row, &job.parts, &division, now_ms);
+        let mut parts = parts_promised(&job.row, &job.parts, &division, job.version_first(), now_ms);
         // A cell that has left the federation is nobody's to tell. Its job goes on there.
         parts.retain(|part| cells.rows.contains_key(&part.cell));
         let gone = job.parts.keys().filter(|cell| !cells.rows.contains_key(*cell)).cloned().collect();
-        let status = status_of(&job.row, &division, cells.mark(), now_ms);
+        let status = status_of(job, &division, cells.mark(), now_ms);
         FederatedChange { parts, gone, status: Some(status) }
     }
 }
@@ -181,30 +226,114 @@ pub(super) struct Promised {
     statuses: BTreeMap<FederatedJobId, FederatedStatus>,
 }
 
-fn status_of(row: &FederatedJobRow, division: &Split, members_mark: u64, at_ms: i64) -> FederatedStatus {
+fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> FederatedStatus {
     let mut by_words: BTreeMap<String, Vec<Name>> = BTreeMap::new();
     for verdict in &division.cells {
         by_words.entry(verdict.reason.to_string()).or_default().push(verdict.cell.clone());
     }
     FederatedStatus {
-        divided: row.revision,
+        divided: job.row.revision,
         members_mark,
         at_ms,
         unplaced: division.unplaced,
         shortfall: division.shortfall.as_ref().map(ToString::to_string),
         reasons: by_words.into_iter().map(|(words, cells)| CellsReason { words, cells }).collect(),
+        ..job.status.clone()
     }
 }
 
 impl LedJob {
     /// Whether its tasks have to be divided now.
     pub(super) fn is_due(&self, cells: &MemberCells, now: Duration) -> bool {
-        if self.is_asked || self.row.state == FederatedState::Stopped {
+        let is_back = |part: &FederatedPart| part.failed_over_ms.is_some() && cells.is_heard(&part.cell);
+        // What is back is settled before.
+        let is_settling = self.row.state == FederatedState::Active && self.parts.values().any(is_back);
+        if self.is_asked || self.row.state == FederatedState::Stopped || is_settling {
             return false;
         }
         let is_other = self.status.divided != self.row.revision || self.status.members_mark != cells.mark();
         let has_problem = self.parts.values().any(|part| part.problem.is_some() && !part.is_arrived());
         is_other || ((self.status.unplaced > 0 || has_problem) && now >= self.retry_at)
+    }
+
+    /// The version that a cell gets with its first tasks.
+    fn version_first(&self) -> u64 {
+        self.status.release.as_ref().map_or(self.row.version, ReleaseState::proven)
+    }
+
+    /// What follows from what is known, without a call.
+    pub(super) fn settled(
+        &self,
+        cells: &MemberCells,
+        heard_ms: impl Fn(&Name) -> u64,
+        now_ms: i64,
+    ) -> FederatedChange {
+        let heard = |cell: &Name| cells.is_heard(cell);
+        let mut status = self.status.clone();
+        let settlement = settlement_of(&self.row, &self.parts, status.kept, heard, heard_ms, now_ms);
+        let mut parts = match settlement {
+            Some(settlement) => {
+                let step = settle_step(&settlement);
+                let is_settled = step.outcome == SettleOutcome::Settled;
+                status.kept = (!is_settled).then_some(step.kept);
+                if is_settled {
+                    status.divided = 0;
+                }
+                settlement_apply(&self.parts, &step, now_ms)
+            }
+            None => parts_lowered(&self.parts, heard, now_ms),
+        };
+        if parts.is_empty() {
+            parts = self.released(cells, &mut status, now_ms);
+        }
+        let status = (status != self.status).then_some(status);
+        FederatedChange { parts, gone: Vec::new(), status }
+    }
+
+    /// Takes the steps of the release that can be taken now.
+    fn released(&self, cells: &MemberCells, status: &mut FederatedStatus, now_ms: i64) -> Vec<FederatedPart> {
+        let mut release = status.release.clone().unwrap_or_else(|| ReleaseState::first(self.row.version));
+        if let Ok(newer) = release.superseded_by(self.row.version) {
+            release = newer;
+        }
+        if let Some(order) = self.row.order.filter(|order| order.number > status.ordered) {
+            // The gateway has checked it. What has changed since makes it void.
+            if let Err(void) = order.kind.apply(&mut release) {
+                tracing::info!(job = %self.row.id, %void, "an order of a release is void by now");
+            }
+            status.ordered = order.number;
+        }
+        let mut parts = self.parts.clone();
+        let no_labels = BTreeMap::new();
+        // Each step but a wait has a next one: a stage that begins, or cells that are assigned a version.
+        for _ in 0..RELEASE_STEPS_MAX {
+            let facts: Vec<CellRelease> = parts
+                .values()
+                .map(|part| {
+                    let labels = cells.rows.get(&part.cell).map_or(&no_labels, |row| &row.labels);
+                    part_release(part, labels, cells.reach(&part.cell, now_ms))
+                })
+                .collect();
+            let step = release_step(&self.row.spec.federation.rollout, &release, &facts, now_ms);
+            release = step.state;
+            match step.action {
+                ReleaseAction::Assign(assigned) => {
+                    for VersionAssignment { cell, version } in assigned {
+                        if let Some(part) = parts.get_mut(&cell) {
+                            part.promise(part.count, part.target, version, now_ms);
+                        }
+                    }
+                }
+                ReleaseAction::Wait { reason, .. } => {
+                    let is_over = reason == ReleaseWait::Over;
+                    status.release_wait = (!is_over).then(|| reason.to_string());
+                    break;
+                }
+                _ => {}
+            }
+        }
+        status.release = Some(release);
+        parts.into_values().filter(|part| self.parts.get(&part.cell) != Some(part)).collect()
     }
 
     /// The cells to ask, each with what it has and how many more could be wanted of it.
@@ -260,8 +389,7 @@ impl LedJob {
                     part.arrived = part.promise;
                     part.problem = None;
                 }
-                part.admitted = found.as_ref().map(|found| found.admitted.clone());
-                part.seen = Some(seen_at(found, now_ms));
+                part_found(part, found, now_ms);
             }
             Err(message) => {
                 let since_ms = part.problem.as_ref().map_or(now_ms, |problem| problem.since_ms);
@@ -284,6 +412,20 @@ impl LedJob {
     }
 }
 
-fn seen_at(found: Option<PartFound>, at_ms: i64) -> PartSeen {
-    PartSeen { at_ms, ..found.map(|found| found.seen).unwrap_or_default() }
+/// Takes over what a visit has found. What the cell admitted stays known. So a version that the cell has taken back
+/// since is told from one that it was told to go back to.
+fn part_found(part: &mut FederatedPart, found: Option<PartFound>, at_ms: i64) {
+    let Some(found) = found else {
+        part.admitted = None;
+        part.seen = Some(PartSeen { at_ms, ..PartSeen::default() });
+        return;
+    };
+    let is_other = part.admitted.as_ref().is_some_and(|admitted| *admitted != found.admitted);
+    let mut seen = PartSeen { at_ms, ..found.seen };
+    if found.is_taken_back && is_other && !found.is_submitted {
+        seen.rollout = PartRollout::Failed;
+    } else {
+        part.admitted = Some(found.admitted);
+    }
+    part.seen = Some(seen);
 }

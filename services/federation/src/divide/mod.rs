@@ -15,7 +15,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::federation::{FederatedPart, FederatedState, part_versioned, parts_lowered};
+use borough_model::federation::{
+    FailoverOutcome, FederatedPart, FederatedState, FederationWatch, failover_decide, part_failed_over,
+};
 use borough_model::member::MemberSeen;
 use borough_model::{FederatedJobId, Name};
 use borough_store::StoreResult;
@@ -41,6 +43,10 @@ const RECORD_JOBS: usize = 32;
 /// What a round of looks has brought, for the division.
 #[derive(Clone, Default)]
 pub(crate) struct LookedMembers {
+    /// Counts the rounds of this term; 0: there was none yet.
+    pub(crate) rounds: u64,
+    /// When the round began, by the monotonic clock.
+    pub(crate) begun: Duration,
     pub(crate) seen: Arc<BTreeMap<Name, MemberSeen>>,
     pub(crate) gateways: BTreeMap<Name, MemberGateways>,
 }
@@ -59,7 +65,11 @@ struct Division<'f> {
     cells: MemberCells,
     led: LedJobs,
     promised: led::Promised,
-    /// MemberCells that are being visited.
+    /// The looks of this term, for failovers.
+    watch: FederationWatch,
+    /// Since when a cell is heard, by the monotonic clock.
+    heard_since: BTreeMap<Name, Duration>,
+    /// Cells that are being visited.
     visiting: BTreeSet<Name>,
     /// When a cell is visited next, by the monotonic clock.
     visit_at: BTreeMap<Name, Duration>,
@@ -81,14 +91,17 @@ impl Federation {
             cells: MemberCells::default(),
             led: LedJobs::default(),
             promised,
+            watch: FederationWatch::default(),
+            heard_since: BTreeMap::new(),
             visiting: BTreeSet::new(),
             visit_at: BTreeMap::new(),
             flights: FuturesUnordered::new(),
         };
         loop {
             let (_, mut changes) = self.mirror.subscribe_with(|state| state.cursor());
-            division.looked = looked.borrow_and_update().clone();
-            division.refresh();
+            let now_looked = looked.borrow_and_update().clone();
+            division.refresh(now_looked);
+            division.failovers_begin().await?;
             division.settle_all().await?;
             division.asks_begin().await?;
             division.visits_begin();
@@ -118,16 +131,32 @@ impl Division<'_> {
     }
 
     /// Takes over what the mirror and the looks know.
-    fn refresh(&mut self) {
+    fn refresh(&mut self, looked: LookedMembers) {
+        let is_new = looked.rounds != self.looked.rounds;
+        self.looked = looked;
         let (members, rows) =
             self.federation.mirror.read(|state| (state.members().clone(), state.federated_jobs().clone()));
         self.cells = MemberCells { rows: members, seen: Arc::clone(&self.looked.seen) };
         self.led.refresh(&rows, &mut self.promised);
+        let now = self.now();
+        self.heard_since.retain(|cell, _| self.cells.is_heard(cell));
+        for cell in self.cells.rows.keys().filter(|cell| self.cells.is_heard(cell)) {
+            self.heard_since.entry(cell.clone()).or_insert(now);
+        }
+        if is_new {
+            self.watch.round(&self.cells.looks(), millis(self.looked.begun));
+        }
         let open =
             self.led.jobs.values().flat_map(|job| job.parts.values()).filter(|part| !part.is_arrived());
         let metrics = &self.federation.config.metrics;
         metrics.jobs.set(i64::try_from(self.led.jobs.len()).unwrap_or(i64::MAX));
         metrics.promises_open.set(i64::try_from(open.count()).unwrap_or(i64::MAX));
+    }
+
+    /// For how long a cell has answered again, in milliseconds.
+    fn heard_ms(&self, cell: &Name) -> u64 {
+        let since = self.heard_since.get(cell).copied();
+        since.map_or(0, |since| millis(self.now().saturating_sub(since)))
     }
 
     /// Until when nothing is to be done.
@@ -144,19 +173,41 @@ impl Division<'_> {
         Some(CellCaller { home, cell: cell.clone(), client: client.clone() })
     }
 
-    /// Steps that follow from what is known, without a call: what may end now, and who gets the newest version next.
+    /// Promises the tasks of cells that were silent for too long to others.
+    async fn failovers_begin(&mut self) -> StoreResult<()> {
+        let parts = self.led.silent_parts(&self.cells);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let (now, now_ms) = (millis(self.now()), self.now_ms());
+        let begins = failover_decide(&self.watch, &parts, now).into_iter();
+        for verdict in begins.filter(|verdict| verdict.outcome == FailoverOutcome::Begins) {
+            let of = (&verdict.user, &verdict.job);
+            let job = self.led.jobs.values_mut().find(|job| (job.row.user(), job.row.name()) == of);
+            let Some(job) = job else { continue };
+            let (id, cell) = (job.row.id, verdict.cell);
+            tracing::warn!(job = %id, %cell, "the tasks of a silent cell go to others");
+            let mut status = job.status.clone();
+            // It is divided again.
+            status.divided = 0;
+            let parts = part_failed_over(&job.parts, &cell, now_ms);
+            self.watch.failover_begins(cell, now);
+            let change = FederatedChange { parts, status: Some(status), ..FederatedChange::default() };
+            self.record(vec![(id, change)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Steps that follow from what is known, without a call: what may end now, what is settled of cells that are back,
+    /// and who gets the newest version next.
     async fn settle_all(&mut self) -> StoreResult<()> {
         let now_ms = self.now_ms();
         let mut changes = Vec::new();
         let mut stopped = Vec::new();
         for (id, job) in &self.led.jobs {
-            let heard = |cell: &Name| self.cells.is_heard(cell);
             let mut change = FederatedChange::default();
             if job.row.state == FederatedState::Active {
-                change.parts = parts_lowered(&job.parts, heard, now_ms);
-                if change.parts.is_empty() {
-                    change.parts.extend(part_versioned(&job.row, &job.parts, heard, now_ms));
-                }
+                change = job.settled(&self.cells, |cell| self.heard_ms(cell), now_ms);
             }
             let is_over = |part: &&FederatedPart| part.is_over();
             change.gone = job.parts.values().filter(is_over).map(|part| part.cell.clone()).collect();
@@ -165,7 +216,7 @@ impl Division<'_> {
             if job.row.state == FederatedState::Stopping && is_divided && left == 0 {
                 stopped.push(Arc::clone(&job.row));
             }
-            if !change.parts.is_empty() || !change.gone.is_empty() {
+            if !change.parts.is_empty() || !change.gone.is_empty() || change.status.is_some() {
                 changes.push((*id, change));
             }
         }
@@ -327,4 +378,8 @@ impl Division<'_> {
         self.visit_at.insert(cell, now.saturating_add(pause));
         self.record(changes).await
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

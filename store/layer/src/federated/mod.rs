@@ -7,7 +7,8 @@ mod tests;
 
 use borough_kv::Transaction;
 use borough_model::federation::{
-    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion,
+    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion, ReleaseOrder,
+    ReleaseOrderKind,
 };
 use borough_model::{Delta, FederatedJobId, Name};
 
@@ -79,6 +80,7 @@ pub async fn federated_submit(
             submitted_ms: at_ms,
             changed_ms: at_ms,
             changed_by: by,
+            order: None,
         };
         version_write(tx, changes, &row)?;
         row_write(tx, changes, &row)?;
@@ -143,6 +145,40 @@ pub async fn federated_scale(
         }
     }
     Ok(federated_submit(tx, changes, before.id, &spec, expected).await?.row)
+}
+
+/// Orders something of the release of a federated job. The federation carries it out once, and nothing else is ordered
+/// until then.
+///
+/// # Errors
+/// There is no such job, or its release is at no point where that can be done.
+pub async fn federated_order(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    user: &Name,
+    name: &Name,
+    kind: ReleaseOrderKind,
+) -> StoreResult<FederatedJobRow> {
+    let before = federated_get(tx, changes.space(), user, name).await?;
+    let status = federated_status_of(tx, changes.space(), before.id).await?.unwrap_or_default();
+    let number = before.order.map_or(0, |order| order.number);
+    let busy = |what: &str| {
+        let reason =
+            format!("federated job {user}/{name}: {what}; look again: borough federation job status {name}");
+        StoreError::refused_with(RefusalRemedy::ReadAgain, reason)
+    };
+    let Some(mut release) = status.release.filter(|release| release.version == before.version) else {
+        return Err(busy("the federation has not begun its newest version yet"));
+    };
+    if number != status.ordered {
+        return Err(busy("an earlier order is not carried out yet"));
+    }
+    kind.apply(&mut release).map_err(|refused| StoreError::refused(refused.to_string()))?;
+    let order = Some(ReleaseOrder { number: number.saturating_add(1), kind });
+    let state = before.state;
+    let row = FederatedJobRow { order, ..changed(changes, before, state) };
+    row_write(tx, changes, &row)?;
+    Ok(row)
 }
 
 /// Has each cell of a federated job told to stop it. Once more changes nothing.

@@ -30,8 +30,8 @@ pub use failover::{
 pub use file::{federated_field_help, federated_file_schema};
 pub use job::{FEDERATION_FIELD, FederatedJob};
 pub use part::{
-    AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, part_step,
-    part_versioned, parts_lowered, parts_promised,
+    AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, part_failed_over,
+    part_release, part_step, parts_lowered, parts_promised, settlement_apply, settlement_of,
 };
 pub use release::{
     CellProgress, CellReach, CellRelease, FailedCell, RELEASE_SKIP_MS, ReleaseAction, ReleasePhase,
@@ -40,7 +40,7 @@ pub use release::{
 };
 pub use row::{
     CellsReason, FEDERATED_JOB_LABEL, FEDERATED_VERSIONS_MAX, FEDERATION_LABEL, FederatedJobRow,
-    FederatedState, FederatedStatus, FederatedVersion,
+    FederatedState, FederatedStatus, FederatedVersion, ReleaseOrder, ReleaseOrderKind,
 };
 pub use spec::{
     CellGroup, CellLimits, CellSpread, FailoverAfter, FederationSpec, ReturnPolicy, SPREAD_BY_CELL,

@@ -3,7 +3,9 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use super::failover::KeptSide;
 use super::job::FederatedJob;
+use super::release::{ReleaseRefusal, ReleaseState};
 use crate::id::{FederatedJobId, Name};
 
 /// Versions of a federated job that are kept, the newest ones.
@@ -54,6 +56,54 @@ pub struct FederatedJobRow {
     /// Who made the last change: `user/<name>`.
     #[n(7)]
     pub changed_by: String,
+    /// What a person has last ordered of its release. The federation carries it out once.
+    #[n(8)]
+    pub order: Option<ReleaseOrder>,
+}
+
+/// An order about the release of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct ReleaseOrder {
+    /// Counts the orders of the job, from 1.
+    #[n(0)]
+    pub number: u64,
+    #[n(1)]
+    pub kind: ReleaseOrderKind,
+}
+
+/// What a person does with a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleaseOrderKind {
+    /// No further cell gets the version.
+    #[n(0)]
+    Pause,
+    #[n(1)]
+    Resume,
+    /// The stage after this one may begin.
+    #[n(2)]
+    Approve {
+        #[n(0)]
+        stage: u32,
+    },
+    /// The cells go back to the last proven version.
+    #[n(3)]
+    Revert,
+}
+
+impl ReleaseOrderKind {
+    /// Applies the order to a release.
+    ///
+    /// # Errors
+    /// The release is at no point where that can be done.
+    pub fn apply(self, release: &mut ReleaseState) -> Result<(), ReleaseRefusal> {
+        match self {
+            Self::Pause => release.pause(),
+            Self::Resume => release.resume(),
+            Self::Approve { stage } => release.approve(stage),
+            Self::Revert => release.revert(),
+        }
+    }
 }
 
 impl FederatedJobRow {
@@ -102,6 +152,19 @@ pub struct FederatedStatus {
     /// Why each cell has what it has, and no more.
     #[n(5)]
     pub reasons: Vec<CellsReason>,
+    /// How far its newest version is; absent: it was not looked at yet.
+    #[n(6)]
+    pub release: Option<ReleaseState>,
+    /// What the release waits for, in words.
+    #[n(7)]
+    pub release_wait: Option<String>,
+    /// The last order that was carried out; 0: none.
+    #[n(8)]
+    #[cbor(default)]
+    pub ordered: u64,
+    /// Which tasks stay, while cells are back that were failed over.
+    #[n(9)]
+    pub kept: Option<KeptSide>,
 }
 
 /// Cells for which the same words hold.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use borough_model::audit::{AuditRefusal, AuditRevisions, AuditedCall};
-use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState, FederationSpec};
+use borough_model::federation::{
+    FederatedJob, FederatedJobRow, FederatedState, FederationSpec, ReleaseOrder, ReleaseOrderKind,
+};
 use borough_model::job::JobKind;
 use borough_model::journal::{JournalEntry, ValueChange};
 use borough_model::member::MemberRow;
@@ -90,6 +92,7 @@ pub(crate) fn federated_row() -> FederatedJobRow {
         submitted_ms: 4,
         changed_ms: 5,
         changed_by: "user/ada".to_owned(),
+        order: Some(ReleaseOrder { number: 1, kind: ReleaseOrderKind::Approve { stage: 2 } }),
     }
 }
 

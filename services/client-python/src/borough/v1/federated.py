@@ -12,7 +12,17 @@ from google.protobuf.message import Message
 from ..record import OpenEnum, Record
 from . import federated_pb2
 
-__all__ = ["CellsReason", "FederatedJob", "FederatedJobState", "FederatedJobVersion", "FederatedPart", "PartRollout"]
+__all__ = [
+    "CellsReason",
+    "FederatedJob",
+    "FederatedJobState",
+    "FederatedJobVersion",
+    "FederatedPart",
+    "FederatedRelease",
+    "Order",
+    "PartRollout",
+    "ReleasePhase",
+]
 
 
 class FederatedJobState(OpenEnum):
@@ -35,6 +45,35 @@ class PartRollout(OpenEnum):
     DONE = 2
     FAILED = 3
     """The cell's own rollout has stopped, or has taken the version back."""
+
+
+class ReleasePhase(OpenEnum):
+    """How far a release is."""
+
+    UNSPECIFIED = 0
+    ROLLING = 1
+    """It brings the version, stage by stage."""
+    FAILED = 2
+    """The version has failed in too many cells. No further cell gets it."""
+    REVERTING = 3
+    """The cells that have the version go back to the last proven one."""
+    REVERTED = 4
+    """They have gone back."""
+    DONE = 5
+    """The version is proven."""
+
+
+class Order(OpenEnum):
+    """What is done with the release."""
+
+    UNSPECIFIED = 0
+    PAUSE = 1
+    """No further cell gets the version."""
+    RESUME = 2
+    APPROVE = 3
+    """The stage after `stage` may begin."""
+    REVERT = 4
+    """The cells go back to the last proven version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +163,28 @@ class FederatedJob(Record):
     """Why each cell has what it has, and no more; only in answers to GetFederatedJob."""
     divided_ms: int = 0
     """When it was last divided; 0: never. Time of the federation's home, milliseconds since 1970."""
+    release: FederatedRelease | None = None
+    """How far its newest version is; absent: the federation has not come to it yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedRelease(Record):
+    """Brings a version of a federated job to its cells, stage by stage."""
+
+    message_type: ClassVar[type[Message]] = federated_pb2.FederatedRelease
+
+    version: int = 0
+    from_: int = 0
+    """The last version that all stages have proved."""
+    phase: ReleasePhase = ReleasePhase(0)
+    stage: int = 0
+    """The stage that is under way, from 0."""
+    paused: bool = False
+    """A person has stopped it."""
+    failed: tuple[CellsReason, ...] = ()
+    """The cells in which the version has failed."""
+    waits: str = ""
+    """What it waits for, in words; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

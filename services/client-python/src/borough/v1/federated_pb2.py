@@ -23,7 +23,7 @@ from borough.v1 import common_pb2 as borough_dot_v1_dot_common__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1a\x62orough/v1/federated.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\xc2\x02\n\rFederatedPart\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06target\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x0f\n\x07\x61rrived\x18\x05 \x01(\x08\x12\x0e\n\x06job_id\x18\x06 \x01(\t\x12\x0f\n\x07running\x18\x07 \x01(\r\x12\x0f\n\x07healthy\x18\x08 \x01(\r\x12\x0f\n\x07pending\x18\t \x01(\r\x12\x11\n\tsucceeded\x18\n \x01(\r\x12\x0e\n\x06\x66\x61iled\x18\x0b \x01(\r\x12(\n\x07rollout\x18\x0c \x01(\x0e\x32\x17.borough.v1.PartRollout\x12\x0f\n\x07seen_ms\x18\r \x01(\x03\x12\x0f\n\x07problem\x18\x0e \x01(\t\x12\x18\n\x10problem_since_ms\x18\x0f \x01(\x03\x12\x16\n\x0e\x66\x61iled_over_ms\x18\x10 \x01(\x03"+\n\x0b\x43\x65llsReason\x12\r\n\x05words\x18\x01 \x01(\t\x12\r\n\x05\x63\x65lls\x18\x02 \x03(\t"\xbd\x03\n\x0c\x46\x65\x64\x65ratedJob\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12,\n\x05state\x18\x04 \x01(\x0e\x32\x1d.borough.v1.FederatedJobState\x12\r\n\x05\x63ount\x18\x05 \x01(\r\x12\x0f\n\x07version\x18\x06 \x01(\x04\x12\x10\n\x08revision\x18\x07 \x01(\x04\x12\x14\n\x0csubmitted_ms\x18\x08 \x01(\x03\x12\x12\n\nchanged_ms\x18\t \x01(\x03\x12\x12\n\nchanged_by\x18\n \x01(\t\x12\x18\n\x10\x64ivided_revision\x18\x0b \x01(\x04\x12\x10\n\x08unplaced\x18\x0c \x01(\r\x12\x11\n\tshortfall\x18\r \x01(\t\x12\r\n\x05\x63\x65lls\x18\x0e \x01(\r\x12\x0f\n\x07running\x18\x0f \x01(\r\x12\x0f\n\x07healthy\x18\x10 \x01(\r\x12\x0f\n\x07pending\x18\x11 \x01(\r\x12(\n\x05parts\x18\x12 \x03(\x0b\x32\x19.borough.v1.FederatedPart\x12(\n\x07reasons\x18\x13 \x03(\x0b\x32\x17.borough.v1.CellsReason\x12\x12\n\ndivided_ms\x18\x14 \x01(\x03"\x9c\x01\n\x16RunFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x10\n\x08job_file\x18\x05 \x01(\t\x12\x19\n\x11\x65xpected_revision\x18\x06 \x01(\x04"Q\n\x17RunFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08"\xab\x01\n\x18ListFederatedJobsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0f\n\x07stopped\x18\x04 \x01(\x08\x12%\n\x04page\x18\x05 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12\x0e\n\x06member\x18\x06 \x01(\t"V\n\x19ListFederatedJobsResponse\x12&\n\x04jobs\x18\x01 \x03(\x0b\x32\x18.borough.v1.FederatedJob\x12\x11\n\tnext_page\x18\x02 \x01(\t"o\n\x16GetFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"R\n\x17GetFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob\x12\x10\n\x08job_file\x18\x02 \x01(\t"\x80\x01\n\x18ScaleFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\r"B\n\x19ScaleFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"p\n\x17StopFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"A\n\x18StopFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"r\n\x19\x46orgetFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"C\n\x1a\x46orgetFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"v\n\x1dGetFederatedJobHistoryRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"S\n\x13\x46\x65\x64\x65ratedJobVersion\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x10\n\x08job_file\x18\x04 \x01(\t"S\n\x1eGetFederatedJobHistoryResponse\x12\x31\n\x08versions\x18\x01 \x03(\x0b\x32\x1f.borough.v1.FederatedJobVersion*\x9b\x01\n\x11\x46\x65\x64\x65ratedJobState\x12#\n\x1f\x46\x45\x44\x45RATED_JOB_STATE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x46\x45\x44\x45RATED_JOB_STATE_ACTIVE\x10\x01\x12 \n\x1c\x46\x45\x44\x45RATED_JOB_STATE_STOPPING\x10\x02\x12\x1f\n\x1b\x46\x45\x44\x45RATED_JOB_STATE_STOPPED\x10\x03*u\n\x0bPartRollout\x12\x1c\n\x18PART_ROLLOUT_UNSPECIFIED\x10\x00\x12\x18\n\x14PART_ROLLOUT_ROLLING\x10\x01\x12\x15\n\x11PART_ROLLOUT_DONE\x10\x02\x12\x17\n\x13PART_ROLLOUT_FAILED\x10\x03\x32\xc3\x05\n\x10\x46\x65\x64\x65ratedService\x12Z\n\x0fRunFederatedJob\x12".borough.v1.RunFederatedJobRequest\x1a#.borough.v1.RunFederatedJobResponse\x12`\n\x11ListFederatedJobs\x12$.borough.v1.ListFederatedJobsRequest\x1a%.borough.v1.ListFederatedJobsResponse\x12Z\n\x0fGetFederatedJob\x12".borough.v1.GetFederatedJobRequest\x1a#.borough.v1.GetFederatedJobResponse\x12`\n\x11ScaleFederatedJob\x12$.borough.v1.ScaleFederatedJobRequest\x1a%.borough.v1.ScaleFederatedJobResponse\x12]\n\x10StopFederatedJob\x12#.borough.v1.StopFederatedJobRequest\x1a$.borough.v1.StopFederatedJobResponse\x12\x63\n\x12\x46orgetFederatedJob\x12%.borough.v1.ForgetFederatedJobRequest\x1a&.borough.v1.ForgetFederatedJobResponse\x12o\n\x16GetFederatedJobHistory\x12).borough.v1.GetFederatedJobHistoryRequest\x1a*.borough.v1.GetFederatedJobHistoryResponseb\x06proto3'
+    b'\n\x1a\x62orough/v1/federated.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\xc2\x02\n\rFederatedPart\x12\x0c\n\x04\x63\x65ll\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x0e\n\x06target\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x0f\n\x07\x61rrived\x18\x05 \x01(\x08\x12\x0e\n\x06job_id\x18\x06 \x01(\t\x12\x0f\n\x07running\x18\x07 \x01(\r\x12\x0f\n\x07healthy\x18\x08 \x01(\r\x12\x0f\n\x07pending\x18\t \x01(\r\x12\x11\n\tsucceeded\x18\n \x01(\r\x12\x0e\n\x06\x66\x61iled\x18\x0b \x01(\r\x12(\n\x07rollout\x18\x0c \x01(\x0e\x32\x17.borough.v1.PartRollout\x12\x0f\n\x07seen_ms\x18\r \x01(\x03\x12\x0f\n\x07problem\x18\x0e \x01(\t\x12\x18\n\x10problem_since_ms\x18\x0f \x01(\x03\x12\x16\n\x0e\x66\x61iled_over_ms\x18\x10 \x01(\x03"+\n\x0b\x43\x65llsReason\x12\r\n\x05words\x18\x01 \x01(\t\x12\r\n\x05\x63\x65lls\x18\x02 \x03(\t"\xec\x03\n\x0c\x46\x65\x64\x65ratedJob\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12,\n\x05state\x18\x04 \x01(\x0e\x32\x1d.borough.v1.FederatedJobState\x12\r\n\x05\x63ount\x18\x05 \x01(\r\x12\x0f\n\x07version\x18\x06 \x01(\x04\x12\x10\n\x08revision\x18\x07 \x01(\x04\x12\x14\n\x0csubmitted_ms\x18\x08 \x01(\x03\x12\x12\n\nchanged_ms\x18\t \x01(\x03\x12\x12\n\nchanged_by\x18\n \x01(\t\x12\x18\n\x10\x64ivided_revision\x18\x0b \x01(\x04\x12\x10\n\x08unplaced\x18\x0c \x01(\r\x12\x11\n\tshortfall\x18\r \x01(\t\x12\r\n\x05\x63\x65lls\x18\x0e \x01(\r\x12\x0f\n\x07running\x18\x0f \x01(\r\x12\x0f\n\x07healthy\x18\x10 \x01(\r\x12\x0f\n\x07pending\x18\x11 \x01(\r\x12(\n\x05parts\x18\x12 \x03(\x0b\x32\x19.borough.v1.FederatedPart\x12(\n\x07reasons\x18\x13 \x03(\x0b\x32\x17.borough.v1.CellsReason\x12\x12\n\ndivided_ms\x18\x14 \x01(\x03\x12-\n\x07release\x18\x15 \x01(\x0b\x32\x1c.borough.v1.FederatedRelease"\xb1\x01\n\x10\x46\x65\x64\x65ratedRelease\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0c\n\x04\x66rom\x18\x02 \x01(\x04\x12\'\n\x05phase\x18\x03 \x01(\x0e\x32\x18.borough.v1.ReleasePhase\x12\r\n\x05stage\x18\x04 \x01(\r\x12\x0e\n\x06paused\x18\x05 \x01(\x08\x12\'\n\x06\x66\x61iled\x18\x06 \x03(\x0b\x32\x17.borough.v1.CellsReason\x12\r\n\x05waits\x18\x07 \x01(\t"\x93\x02\n\x1cOrderFederatedReleaseRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12=\n\x05order\x18\x05 \x01(\x0e\x32..borough.v1.OrderFederatedReleaseRequest.Order\x12\r\n\x05stage\x18\x06 \x01(\r"N\n\x05Order\x12\x15\n\x11ORDER_UNSPECIFIED\x10\x00\x12\t\n\x05PAUSE\x10\x01\x12\n\n\x06RESUME\x10\x02\x12\x0b\n\x07\x41PPROVE\x10\x03\x12\n\n\x06REVERT\x10\x04"F\n\x1dOrderFederatedReleaseResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"\x9c\x01\n\x16RunFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x10\n\x08job_file\x18\x05 \x01(\t\x12\x19\n\x11\x65xpected_revision\x18\x06 \x01(\x04"Q\n\x17RunFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08"\xab\x01\n\x18ListFederatedJobsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0f\n\x07stopped\x18\x04 \x01(\x08\x12%\n\x04page\x18\x05 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12\x0e\n\x06member\x18\x06 \x01(\t"V\n\x19ListFederatedJobsResponse\x12&\n\x04jobs\x18\x01 \x03(\x0b\x32\x18.borough.v1.FederatedJob\x12\x11\n\tnext_page\x18\x02 \x01(\t"o\n\x16GetFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"R\n\x17GetFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob\x12\x10\n\x08job_file\x18\x02 \x01(\t"\x80\x01\n\x18ScaleFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\r"B\n\x19ScaleFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"p\n\x17StopFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"A\n\x18StopFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"r\n\x19\x46orgetFederatedJobRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"C\n\x1a\x46orgetFederatedJobResponse\x12%\n\x03job\x18\x01 \x01(\x0b\x32\x18.borough.v1.FederatedJob"v\n\x1dGetFederatedJobHistoryRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t"S\n\x13\x46\x65\x64\x65ratedJobVersion\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x10\n\x08job_file\x18\x04 \x01(\t"S\n\x1eGetFederatedJobHistoryResponse\x12\x31\n\x08versions\x18\x01 \x03(\x0b\x32\x1f.borough.v1.FederatedJobVersion*\x9b\x01\n\x11\x46\x65\x64\x65ratedJobState\x12#\n\x1f\x46\x45\x44\x45RATED_JOB_STATE_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x46\x45\x44\x45RATED_JOB_STATE_ACTIVE\x10\x01\x12 \n\x1c\x46\x45\x44\x45RATED_JOB_STATE_STOPPING\x10\x02\x12\x1f\n\x1b\x46\x45\x44\x45RATED_JOB_STATE_STOPPED\x10\x03*u\n\x0bPartRollout\x12\x1c\n\x18PART_ROLLOUT_UNSPECIFIED\x10\x00\x12\x18\n\x14PART_ROLLOUT_ROLLING\x10\x01\x12\x15\n\x11PART_ROLLOUT_DONE\x10\x02\x12\x17\n\x13PART_ROLLOUT_FAILED\x10\x03*\xb3\x01\n\x0cReleasePhase\x12\x1d\n\x19RELEASE_PHASE_UNSPECIFIED\x10\x00\x12\x19\n\x15RELEASE_PHASE_ROLLING\x10\x01\x12\x18\n\x14RELEASE_PHASE_FAILED\x10\x02\x12\x1b\n\x17RELEASE_PHASE_REVERTING\x10\x03\x12\x1a\n\x16RELEASE_PHASE_REVERTED\x10\x04\x12\x16\n\x12RELEASE_PHASE_DONE\x10\x05\x32\xb1\x06\n\x10\x46\x65\x64\x65ratedService\x12Z\n\x0fRunFederatedJob\x12".borough.v1.RunFederatedJobRequest\x1a#.borough.v1.RunFederatedJobResponse\x12`\n\x11ListFederatedJobs\x12$.borough.v1.ListFederatedJobsRequest\x1a%.borough.v1.ListFederatedJobsResponse\x12Z\n\x0fGetFederatedJob\x12".borough.v1.GetFederatedJobRequest\x1a#.borough.v1.GetFederatedJobResponse\x12`\n\x11ScaleFederatedJob\x12$.borough.v1.ScaleFederatedJobRequest\x1a%.borough.v1.ScaleFederatedJobResponse\x12]\n\x10StopFederatedJob\x12#.borough.v1.StopFederatedJobRequest\x1a$.borough.v1.StopFederatedJobResponse\x12l\n\x15OrderFederatedRelease\x12(.borough.v1.OrderFederatedReleaseRequest\x1a).borough.v1.OrderFederatedReleaseResponse\x12\x63\n\x12\x46orgetFederatedJob\x12%.borough.v1.ForgetFederatedJobRequest\x1a&.borough.v1.ForgetFederatedJobResponse\x12o\n\x16GetFederatedJobHistory\x12).borough.v1.GetFederatedJobHistoryRequest\x1a*.borough.v1.GetFederatedJobHistoryResponseb\x06proto3'
 )
 
 _globals = globals()
@@ -31,46 +31,56 @@ _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "borough.v1.federated_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
     DESCRIPTOR._loaded_options = None
-    _globals["_FEDERATEDJOBSTATE"]._serialized_start = 2442
-    _globals["_FEDERATEDJOBSTATE"]._serialized_end = 2597
-    _globals["_PARTROLLOUT"]._serialized_start = 2599
-    _globals["_PARTROLLOUT"]._serialized_end = 2716
+    _globals["_FEDERATEDJOBSTATE"]._serialized_start = 3019
+    _globals["_FEDERATEDJOBSTATE"]._serialized_end = 3174
+    _globals["_PARTROLLOUT"]._serialized_start = 3176
+    _globals["_PARTROLLOUT"]._serialized_end = 3293
+    _globals["_RELEASEPHASE"]._serialized_start = 3296
+    _globals["_RELEASEPHASE"]._serialized_end = 3475
     _globals["_FEDERATEDPART"]._serialized_start = 68
     _globals["_FEDERATEDPART"]._serialized_end = 390
     _globals["_CELLSREASON"]._serialized_start = 392
     _globals["_CELLSREASON"]._serialized_end = 435
     _globals["_FEDERATEDJOB"]._serialized_start = 438
-    _globals["_FEDERATEDJOB"]._serialized_end = 883
-    _globals["_RUNFEDERATEDJOBREQUEST"]._serialized_start = 886
-    _globals["_RUNFEDERATEDJOBREQUEST"]._serialized_end = 1042
-    _globals["_RUNFEDERATEDJOBRESPONSE"]._serialized_start = 1044
-    _globals["_RUNFEDERATEDJOBRESPONSE"]._serialized_end = 1125
-    _globals["_LISTFEDERATEDJOBSREQUEST"]._serialized_start = 1128
-    _globals["_LISTFEDERATEDJOBSREQUEST"]._serialized_end = 1299
-    _globals["_LISTFEDERATEDJOBSRESPONSE"]._serialized_start = 1301
-    _globals["_LISTFEDERATEDJOBSRESPONSE"]._serialized_end = 1387
-    _globals["_GETFEDERATEDJOBREQUEST"]._serialized_start = 1389
-    _globals["_GETFEDERATEDJOBREQUEST"]._serialized_end = 1500
-    _globals["_GETFEDERATEDJOBRESPONSE"]._serialized_start = 1502
-    _globals["_GETFEDERATEDJOBRESPONSE"]._serialized_end = 1584
-    _globals["_SCALEFEDERATEDJOBREQUEST"]._serialized_start = 1587
-    _globals["_SCALEFEDERATEDJOBREQUEST"]._serialized_end = 1715
-    _globals["_SCALEFEDERATEDJOBRESPONSE"]._serialized_start = 1717
-    _globals["_SCALEFEDERATEDJOBRESPONSE"]._serialized_end = 1783
-    _globals["_STOPFEDERATEDJOBREQUEST"]._serialized_start = 1785
-    _globals["_STOPFEDERATEDJOBREQUEST"]._serialized_end = 1897
-    _globals["_STOPFEDERATEDJOBRESPONSE"]._serialized_start = 1899
-    _globals["_STOPFEDERATEDJOBRESPONSE"]._serialized_end = 1964
-    _globals["_FORGETFEDERATEDJOBREQUEST"]._serialized_start = 1966
-    _globals["_FORGETFEDERATEDJOBREQUEST"]._serialized_end = 2080
-    _globals["_FORGETFEDERATEDJOBRESPONSE"]._serialized_start = 2082
-    _globals["_FORGETFEDERATEDJOBRESPONSE"]._serialized_end = 2149
-    _globals["_GETFEDERATEDJOBHISTORYREQUEST"]._serialized_start = 2151
-    _globals["_GETFEDERATEDJOBHISTORYREQUEST"]._serialized_end = 2269
-    _globals["_FEDERATEDJOBVERSION"]._serialized_start = 2271
-    _globals["_FEDERATEDJOBVERSION"]._serialized_end = 2354
-    _globals["_GETFEDERATEDJOBHISTORYRESPONSE"]._serialized_start = 2356
-    _globals["_GETFEDERATEDJOBHISTORYRESPONSE"]._serialized_end = 2439
-    _globals["_FEDERATEDSERVICE"]._serialized_start = 2719
-    _globals["_FEDERATEDSERVICE"]._serialized_end = 3426
+    _globals["_FEDERATEDJOB"]._serialized_end = 930
+    _globals["_FEDERATEDRELEASE"]._serialized_start = 933
+    _globals["_FEDERATEDRELEASE"]._serialized_end = 1110
+    _globals["_ORDERFEDERATEDRELEASEREQUEST"]._serialized_start = 1113
+    _globals["_ORDERFEDERATEDRELEASEREQUEST"]._serialized_end = 1388
+    _globals["_ORDERFEDERATEDRELEASEREQUEST_ORDER"]._serialized_start = 1310
+    _globals["_ORDERFEDERATEDRELEASEREQUEST_ORDER"]._serialized_end = 1388
+    _globals["_ORDERFEDERATEDRELEASERESPONSE"]._serialized_start = 1390
+    _globals["_ORDERFEDERATEDRELEASERESPONSE"]._serialized_end = 1460
+    _globals["_RUNFEDERATEDJOBREQUEST"]._serialized_start = 1463
+    _globals["_RUNFEDERATEDJOBREQUEST"]._serialized_end = 1619
+    _globals["_RUNFEDERATEDJOBRESPONSE"]._serialized_start = 1621
+    _globals["_RUNFEDERATEDJOBRESPONSE"]._serialized_end = 1702
+    _globals["_LISTFEDERATEDJOBSREQUEST"]._serialized_start = 1705
+    _globals["_LISTFEDERATEDJOBSREQUEST"]._serialized_end = 1876
+    _globals["_LISTFEDERATEDJOBSRESPONSE"]._serialized_start = 1878
+    _globals["_LISTFEDERATEDJOBSRESPONSE"]._serialized_end = 1964
+    _globals["_GETFEDERATEDJOBREQUEST"]._serialized_start = 1966
+    _globals["_GETFEDERATEDJOBREQUEST"]._serialized_end = 2077
+    _globals["_GETFEDERATEDJOBRESPONSE"]._serialized_start = 2079
+    _globals["_GETFEDERATEDJOBRESPONSE"]._serialized_end = 2161
+    _globals["_SCALEFEDERATEDJOBREQUEST"]._serialized_start = 2164
+    _globals["_SCALEFEDERATEDJOBREQUEST"]._serialized_end = 2292
+    _globals["_SCALEFEDERATEDJOBRESPONSE"]._serialized_start = 2294
+    _globals["_SCALEFEDERATEDJOBRESPONSE"]._serialized_end = 2360
+    _globals["_STOPFEDERATEDJOBREQUEST"]._serialized_start = 2362
+    _globals["_STOPFEDERATEDJOBREQUEST"]._serialized_end = 2474
+    _globals["_STOPFEDERATEDJOBRESPONSE"]._serialized_start = 2476
+    _globals["_STOPFEDERATEDJOBRESPONSE"]._serialized_end = 2541
+    _globals["_FORGETFEDERATEDJOBREQUEST"]._serialized_start = 2543
+    _globals["_FORGETFEDERATEDJOBREQUEST"]._serialized_end = 2657
+    _globals["_FORGETFEDERATEDJOBRESPONSE"]._serialized_start = 2659
+    _globals["_FORGETFEDERATEDJOBRESPONSE"]._serialized_end = 2726
+    _globals["_GETFEDERATEDJOBHISTORYREQUEST"]._serialized_start = 2728
+    _globals["_GETFEDERATEDJOBHISTORYREQUEST"]._serialized_end = 2846
+    _globals["_FEDERATEDJOBVERSION"]._serialized_start = 2848
+    _globals["_FEDERATEDJOBVERSION"]._serialized_end = 2931
+    _globals["_GETFEDERATEDJOBHISTORYRESPONSE"]._serialized_start = 2933
+    _globals["_GETFEDERATEDJOBHISTORYRESPONSE"]._serialized_end = 3016
+    _globals["_FEDERATEDSERVICE"]._serialized_start = 3478
+    _globals["_FEDERATEDSERVICE"]._serialized_end = 4295
 # @@protoc_insertion_point(module_scope)

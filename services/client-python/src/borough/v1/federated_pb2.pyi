@@ -22,6 +22,15 @@ class PartRollout(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PART_ROLLOUT_DONE: _ClassVar[PartRollout]
     PART_ROLLOUT_FAILED: _ClassVar[PartRollout]
 
+class ReleasePhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RELEASE_PHASE_UNSPECIFIED: _ClassVar[ReleasePhase]
+    RELEASE_PHASE_ROLLING: _ClassVar[ReleasePhase]
+    RELEASE_PHASE_FAILED: _ClassVar[ReleasePhase]
+    RELEASE_PHASE_REVERTING: _ClassVar[ReleasePhase]
+    RELEASE_PHASE_REVERTED: _ClassVar[ReleasePhase]
+    RELEASE_PHASE_DONE: _ClassVar[ReleasePhase]
+
 FEDERATED_JOB_STATE_UNSPECIFIED: FederatedJobState
 FEDERATED_JOB_STATE_ACTIVE: FederatedJobState
 FEDERATED_JOB_STATE_STOPPING: FederatedJobState
@@ -30,6 +39,12 @@ PART_ROLLOUT_UNSPECIFIED: PartRollout
 PART_ROLLOUT_ROLLING: PartRollout
 PART_ROLLOUT_DONE: PartRollout
 PART_ROLLOUT_FAILED: PartRollout
+RELEASE_PHASE_UNSPECIFIED: ReleasePhase
+RELEASE_PHASE_ROLLING: ReleasePhase
+RELEASE_PHASE_FAILED: ReleasePhase
+RELEASE_PHASE_REVERTING: ReleasePhase
+RELEASE_PHASE_REVERTED: ReleasePhase
+RELEASE_PHASE_DONE: ReleasePhase
 
 class FederatedPart(_message.Message):
     __slots__ = (
@@ -132,6 +147,7 @@ class FederatedJob(_message.Message):
         "parts",
         "reasons",
         "divided_ms",
+        "release",
     )
     ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +169,7 @@ class FederatedJob(_message.Message):
     PARTS_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     DIVIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     id: str
     user: str
     name: str
@@ -173,6 +190,7 @@ class FederatedJob(_message.Message):
     parts: _containers.RepeatedCompositeFieldContainer[FederatedPart]
     reasons: _containers.RepeatedCompositeFieldContainer[CellsReason]
     divided_ms: int
+    release: FederatedRelease
     def __init__(
         self,
         id: _Optional[str] = ...,
@@ -195,7 +213,77 @@ class FederatedJob(_message.Message):
         parts: _Optional[_Iterable[_Union[FederatedPart, _Mapping]]] = ...,
         reasons: _Optional[_Iterable[_Union[CellsReason, _Mapping]]] = ...,
         divided_ms: _Optional[int] = ...,
+        release: _Optional[_Union[FederatedRelease, _Mapping]] = ...,
     ) -> None: ...
+
+class FederatedRelease(_message.Message):
+    __slots__ = ("version", "phase", "stage", "paused", "failed", "waits")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    phase: ReleasePhase
+    stage: int
+    paused: bool
+    failed: _containers.RepeatedCompositeFieldContainer[CellsReason]
+    waits: str
+    def __init__(
+        self,
+        version: _Optional[int] = ...,
+        phase: _Optional[_Union[ReleasePhase, str]] = ...,
+        stage: _Optional[int] = ...,
+        paused: bool = ...,
+        failed: _Optional[_Iterable[_Union[CellsReason, _Mapping]]] = ...,
+        waits: _Optional[str] = ...,
+        **kwargs,
+    ) -> None: ...
+
+class OrderFederatedReleaseRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name", "order", "stage")
+    class Order(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ORDER_UNSPECIFIED: _ClassVar[OrderFederatedReleaseRequest.Order]
+        PAUSE: _ClassVar[OrderFederatedReleaseRequest.Order]
+        RESUME: _ClassVar[OrderFederatedReleaseRequest.Order]
+        APPROVE: _ClassVar[OrderFederatedReleaseRequest.Order]
+        REVERT: _ClassVar[OrderFederatedReleaseRequest.Order]
+
+    ORDER_UNSPECIFIED: OrderFederatedReleaseRequest.Order
+    PAUSE: OrderFederatedReleaseRequest.Order
+    RESUME: OrderFederatedReleaseRequest.Order
+    APPROVE: OrderFederatedReleaseRequest.Order
+    REVERT: OrderFederatedReleaseRequest.Order
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    order: OrderFederatedReleaseRequest.Order
+    stage: int
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        order: _Optional[_Union[OrderFederatedReleaseRequest.Order, str]] = ...,
+        stage: _Optional[int] = ...,
+    ) -> None: ...
+
+class OrderFederatedReleaseResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ...) -> None: ...
 
 class RunFederatedJobRequest(_message.Message):
     __slots__ = ("context", "cell", "user", "name", "job_file", "expected_revision")

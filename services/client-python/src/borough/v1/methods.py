@@ -80,6 +80,11 @@ STOP_FEDERATED_JOB = Method(
     federated_pb2.StopFederatedJobRequest,
     federated_pb2.StopFederatedJobResponse,
 )
+ORDER_FEDERATED_RELEASE = Method(
+    "/borough.v1.FederatedService/OrderFederatedRelease",
+    federated_pb2.OrderFederatedReleaseRequest,
+    federated_pb2.OrderFederatedReleaseResponse,
+)
 FORGET_FEDERATED_JOB = Method(
     "/borough.v1.FederatedService/ForgetFederatedJob",
     federated_pb2.ForgetFederatedJobRequest,

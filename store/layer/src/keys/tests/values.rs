@@ -7,7 +7,8 @@ use borough_kv::Versionstamp;
 use borough_model::access::{AccessRole, Right};
 use borough_model::federation::{
     AdmittedJob, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus,
-    FederatedVersion, FederationSpec, PartProblem, PartRollout, PartSeen,
+    FederatedVersion, FederationSpec, KeptSide, PartProblem, PartRollout, PartSeen, ReleaseOrder,
+    ReleaseOrderKind, ReleaseState,
 };
 use borough_model::job::{Band, job_new};
 use borough_model::member::{MemberProblem, MemberReport, MemberRow, MemberSeen, ProblemKind};
@@ -144,6 +145,7 @@ fn federated() -> Vec<StoredRow> {
         submitted_ms: 5,
         changed_ms: 6,
         changed_by: "user/ada".to_owned(),
+        order: Some(ReleaseOrder { number: 1, kind: ReleaseOrderKind::Approve { stage: 2 } }),
     };
     let seen = PartSeen {
         at_ms: 13,
@@ -166,6 +168,7 @@ fn federated() -> Vec<StoredRow> {
         seen: Some(seen),
         problem: Some(PartProblem { since_ms: 12, message: "refused".to_owned() }),
         failed_over_ms: Some(14),
+        own: Some(5),
     };
     let reason = CellsReason { words: "full".to_owned(), cells: vec![name("beta")] };
     let status = FederatedStatus {
@@ -175,6 +178,10 @@ fn federated() -> Vec<StoredRow> {
         unplaced: 17,
         shortfall: Some("few".to_owned()),
         reasons: vec![reason],
+        release: Some(ReleaseState::first(2)),
+        release_wait: Some("paused".to_owned()),
+        ordered: 1,
+        kept: Some(KeptSide::Others),
     };
     rows! {
         FederatedJob: FederatedJobKey { user, name: job_name } => row;

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
 
+use super::failover::{KeptSide, SettleCell, SettleOutcome, SettleStep, Settlement};
+use super::release::{CellProgress, CellReach, CellRelease};
 use super::row::{FederatedJobRow, FederatedState};
 use super::split::Split;
 use crate::id::{FederatedJobId, Name};
@@ -44,6 +46,9 @@ pub struct FederatedPart {
     /// Since when its tasks are promised to other cells, because it was silent for too long.
     #[n(10)]
     pub failed_over_ms: Option<i64>,
+    /// Its tasks that do not replace those of a cell that was failed over; absent: all.
+    #[n(11)]
+    pub own: Option<u32>,
 }
 
 /// A job of a cell, as the cell admitted it for the federation.
@@ -120,6 +125,7 @@ impl FederatedPart {
             seen: None,
             problem: None,
             failed_over_ms: None,
+            own: None,
         }
     }
 
@@ -158,6 +164,8 @@ pub struct FoundJob {
     /// The federated job that it is a part of, by its label; absent: it is a job of the cell alone.
     pub owner: Option<FederatedJobId>,
     pub count: u32,
+    /// Whether its own rollout has taken the version back that it had.
+    pub is_taken_back: bool,
 }
 
 /// What to tell a cell of its part.
@@ -185,9 +193,10 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
     if !is_wanted {
         return PartStep::Stop { id: found.job.id.clone() };
     }
-    // Somebody has changed it in the cell: what the federation has promised holds.
-    let is_same = part.admitted.as_ref() == Some(&found.job) && found.count == part.count;
-    if part.is_arrived() && is_same {
+    // Somebody has changed it in the cell: what the federation has promised holds. A version that the cell has taken
+    // back is no such change: the release of the job decides.
+    let is_known = part.admitted.as_ref() == Some(&found.job) || found.is_taken_back;
+    if part.is_arrived() && is_known && found.count == part.count {
         return PartStep::Rest;
     }
     PartStep::Submit { expected: Some(found.clone()) }
@@ -199,6 +208,7 @@ pub fn parts_promised(
     job: &FederatedJobRow,
     parts: &BTreeMap<Name, FederatedPart>,
     split: &Split,
+    version: u64,
     now_ms: i64,
 ) -> Vec<FederatedPart> {
     let is_stopped = job.state != FederatedState::Active;
@@ -214,7 +224,7 @@ pub fn parts_promised(
         } else if part.failed_over_ms.is_some() {
             part.target = 0;
         } else {
-            let version = if part.count == 0 { job.version } else { part.version };
+            let version = if part.count == 0 { version } else { part.version };
             part.promise(part.count.max(gets), gets, version, now_ms);
         }
         if part != *before {
@@ -225,7 +235,8 @@ pub fn parts_promised(
 }
 
 /// The parts that may give up tasks now, as they are afterwards. Those that replace healthy tasks are healthy first. A
-/// task that is not healthy is no loss. Nothing is given up by a cell that was failed over and is still silent.
+/// task that is not healthy is no loss. A cell that was failed over gives up nothing here: see
+/// [`settlement_of`].
 pub fn parts_lowered(
     parts: &BTreeMap<Name, FederatedPart>,
     is_heard: impl Fn(&Name) -> bool,
@@ -236,10 +247,9 @@ pub fn parts_lowered(
     let wanted = sum(&|part| part.target);
     let mut healthy = sum(&|part| if is_heard(&part.cell) { part.healthy() } else { 0 });
     let mut lowered = Vec::new();
-    for part in parts.values().filter(|part| part.target < part.count) {
-        if part.failed_over_ms.is_some() && !is_heard(&part.cell) {
-            continue;
-        }
+    // What a cell has that was failed over is settled when it is back.
+    let is_lower = |part: &&FederatedPart| part.target < part.count && part.failed_over_ms.is_none();
+    for part in parts.values().filter(is_lower) {
         let healthy_here = if is_heard(&part.cell) { part.healthy() } else { 0 };
         let lost = u64::from(healthy_here.saturating_sub(part.target));
         if lost > 0 && healthy.saturating_sub(lost) < wanted {
@@ -248,36 +258,129 @@ pub fn parts_lowered(
         healthy = healthy.saturating_sub(lost);
         let mut after = part.clone();
         after.promise(part.target, part.target, part.version, now_ms);
-        if after.failed_over_ms.is_some() && after.count == 0 {
-            after.failed_over_ms = None;
-        }
         lowered.push(after);
     }
     lowered
 }
 
-/// The part that is told the newest version next: one cell after the other, each once the one before has rolled it out.
-/// A cell that is silent is passed over, and gets the version that is current when it is back. A rollout that has
-/// failed in a cell stops here.
-pub fn part_versioned(
+/// What is known of a part for the release of its job. `reach`: whether the cell answers.
+pub fn part_release(
+    part: &FederatedPart,
+    labels: &BTreeMap<String, String>,
+    reach: CellReach,
+) -> CellRelease {
+    let progress = match part.seen.as_ref().filter(|seen| part.is_arrived() && seen.at_ms >= part.promised_ms)
+    {
+        None => CellProgress::Rolling,
+        Some(seen) if seen.rollout == PartRollout::Failed => {
+            CellProgress::Failed { why: "the rollout of the cell has failed".to_owned() }
+        }
+        Some(seen) => {
+            let ready = seen.healthy.saturating_add(seen.succeeded).saturating_add(seen.failed);
+            let is_complete = seen.rollout == PartRollout::Done && ready >= part.target;
+            if is_complete { CellProgress::Complete } else { CellProgress::Rolling }
+        }
+    };
+    CellRelease {
+        name: part.cell.clone(),
+        labels: labels.clone(),
+        has_tasks: part.count > 0 && part.failed_over_ms.is_none(),
+        reach,
+        assigned: Some(part.version),
+        progress,
+    }
+}
+
+/// The parts of a job after its tasks in `cell` are promised to others. Those that have tasks remember how many were
+/// their own.
+pub fn part_failed_over(
+    parts: &BTreeMap<Name, FederatedPart>,
+    cell: &Name,
+    now_ms: i64,
+) -> Vec<FederatedPart> {
+    let mut changed = Vec::new();
+    for before in parts.values() {
+        let mut part = before.clone();
+        if part.cell == *cell {
+            (part.failed_over_ms, part.target, part.own) = (Some(now_ms), 0, None);
+        } else if part.failed_over_ms.is_none() && part.own.is_none() {
+            part.own = Some(part.target);
+        }
+        if part != *before {
+            changed.push(part);
+        }
+    }
+    changed
+}
+
+/// What there is to settle of a job: cells that were failed over and have reported since. `None`: there are none.
+/// `back_ms`: for how long a cell has answered again.
+pub fn settlement_of(
     job: &FederatedJobRow,
     parts: &BTreeMap<Name, FederatedPart>,
+    kept: Option<KeptSide>,
     is_heard: impl Fn(&Name) -> bool,
+    back_ms: impl Fn(&Name) -> u64,
     now_ms: i64,
-) -> Option<FederatedPart> {
-    let heard = || parts.values().filter(|part| part.count > 0 && is_heard(&part.cell));
-    let is_through = |part: &FederatedPart| {
-        let is_rolled = part.seen.as_ref().is_some_and(|seen| {
-            seen.rollout == PartRollout::Done && seen.at_ms >= part.promised_ms && seen.healthy >= part.target
-        });
-        part.version < job.version || (part.is_arrived() && is_rolled)
+) -> Option<Settlement> {
+    let has_reported = |part: &FederatedPart| {
+        let failed_ms = part.failed_over_ms.unwrap_or(i64::MAX);
+        is_heard(&part.cell) && part.seen.as_ref().is_some_and(|seen| seen.at_ms > failed_ms)
     };
-    if !heard().all(is_through) {
-        return None;
+    let settled = |part: &FederatedPart| {
+        let seen = part.seen.clone().unwrap_or_default();
+        let since_ms = now_ms.saturating_sub(part.promised_ms);
+        SettleCell {
+            cell: part.cell.clone(),
+            is_current: is_heard(&part.cell),
+            promised: part.count,
+            own: if part.failed_over_ms.is_some() { 0 } else { part.own.unwrap_or(0).min(part.count) },
+            running: seen.running,
+            healthy: seen.healthy,
+            // The cell does not say how long its tasks have run: they are as old as the promise at most.
+            runs_for_ms: u64::try_from(since_ms).unwrap_or(0),
+        }
+    };
+    let returned: Vec<SettleCell> = parts.values().filter(|part| has_reported(part)).map(settled).collect();
+    let back_ms = returned.iter().map(|cell| back_ms(&cell.cell)).min()?;
+    let others = parts.values().filter(|part| part.failed_over_ms.is_none() && part.count > 0);
+    Some(Settlement {
+        policy: job.spec.federation.returns,
+        count: job.spec.job.count,
+        returned,
+        others: others.map(settled).collect(),
+        kept,
+        back_ms,
+    })
+}
+
+/// The parts that a step of a settlement changes.
+pub fn settlement_apply(
+    parts: &BTreeMap<Name, FederatedPart>,
+    step: &SettleStep,
+    now_ms: i64,
+) -> Vec<FederatedPart> {
+    let is_settled = step.outcome == SettleOutcome::Settled;
+    let mut changed = Vec::new();
+    for before in parts.values() {
+        let mut part = before.clone();
+        if let Some(count) = step.counts.get(&part.cell) {
+            let count = (*count).min(part.count);
+            // A move out of the cell goes on.
+            let target = if part.failed_over_ms.is_some() { count } else { part.target.min(count) };
+            part.promise(count, target, part.version, now_ms);
+            if is_settled {
+                part.failed_over_ms = None;
+            }
+        }
+        if is_settled {
+            part.own = None;
+        }
+        if part != *before {
+            changed.push(part);
+        }
     }
-    let mut next = heard().find(|part| part.version < job.version)?.clone();
-    next.promise(next.count, next.target, job.version, now_ms);
-    Some(next)
+    changed
 }
 
 #[cfg(test)]

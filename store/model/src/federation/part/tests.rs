@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::federation::{CellFacts, FederatedJob, FederationSpec, SplitMode, split};
+use crate::federation::{CellFacts, FederatedJob, FederationSpec, SplitMode, settle_step, split};
 use crate::job::JobSpec;
 
 const JOB: FederatedJobId = FederatedJobId(7);
@@ -26,12 +26,13 @@ fn job(count: u32, version: u64) -> FederatedJobRow {
         submitted_ms: 0,
         changed_ms: 0,
         changed_by: String::new(),
+        order: None,
     }
 }
 
 fn found(owner: Option<FederatedJobId>, changed_revision: u64, count: u32) -> FoundJob {
     let job = AdmittedJob { id: "j1".to_owned(), changed_revision };
-    FoundJob { job, revision: changed_revision, owner, count }
+    FoundJob { job, revision: changed_revision, owner, count, is_taken_back: false }
 }
 
 /// A cell that has taken so many tasks, and runs so many healthy ones.
@@ -56,6 +57,10 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
     let other = found(Some(JOB), 4, 9);
     assert_eq!(part_step(JOB, &promised, Some(&other)), PartStep::Submit { expected: Some(other.clone()) });
     assert_eq!(part_step(JOB, &promised, None), PartStep::Submit { expected: None });
+    // Its own rollout has taken the version back: the release decides, and the count still holds.
+    let back = |count| FoundJob { is_taken_back: true, ..found(Some(JOB), 4, count) };
+    assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Rest);
+    assert!(matches!(part_step(JOB, &promised, Some(&back(9))), PartStep::Submit { .. }));
     // The answer was lost: it is told again.
     promised.promise(5, 5, 1, 6);
     let before = found(Some(JOB), 3, 3);
@@ -97,35 +102,54 @@ fn fewer_tasks_and_tasks_that_are_not_healthy_end_at_once() {
 }
 
 #[test]
-fn a_cell_that_was_failed_over_keeps_its_tasks_until_it_is_heard_again() {
-    let mut known = parts([part("a", 3, 3), part("b", 3, 3)]);
-    let lost = known.get_mut("a").unwrap();
-    (lost.failed_over_ms, lost.target) = (Some(8), 0);
-    assert_eq!(parts_lowered(&known, |cell| cell.as_str() == "b", 10), []);
-    let back = parts_lowered(&known, |_| true, 11);
-    assert_eq!((back.len(), back[0].count, back[0].failed_over_ms), (1, 0, None));
+fn a_cell_that_was_failed_over_is_settled_when_it_is_back() {
+    let mut known = parts([part("a", 3, 3), part("b", 1, 1)]);
+    for part in part_failed_over(&known, &name("a"), 8) {
+        known.insert(part.cell.clone(), part);
+    }
+    assert_eq!((known[&name("a")].failed_over_ms, known[&name("a")].target), (Some(8), 0));
+    assert_eq!(known[&name("b")].own, Some(1));
+    // The others get what it had, and it gives up nothing while it is silent.
+    known.get_mut("b").unwrap().promise(4, 4, 1, 9);
+    assert_eq!(parts_lowered(&known, |_| true, 10), []);
+    let job = job(4, 1);
+    let of = |known: &BTreeMap<Name, FederatedPart>| settlement_of(&job, known, None, |_| true, |_| 5, 20);
+    known.get_mut("a").unwrap().seen.as_mut().unwrap().at_ms = 8;
+    assert_eq!(of(&known), None, "nothing was seen of it since");
+    known.get_mut("a").unwrap().seen.as_mut().unwrap().at_ms = 12;
+    let settlement = of(&known).unwrap();
+    assert_eq!((settlement.returned.len(), settlement.others[0].own, settlement.count), (1, 1, 4));
+    // The new ones do not run yet: the cell that is back keeps what it has in their place.
+    let step = settle_step(&settlement);
+    let waits = settlement_apply(&known, &step, 21);
+    assert!(waits.iter().all(|part| part.failed_over_ms.is_some() || part.count == 4), "{waits:?}");
+    known.get_mut("b").unwrap().seen =
+        Some(PartSeen { at_ms: 13, running: 4, healthy: 4, ..PartSeen::default() });
+    let settled = settlement_apply(&known, &settle_step(&of(&known).unwrap()), 22);
+    for part in settled {
+        known.insert(part.cell.clone(), part);
+    }
+    let counts: Vec<_> = known.values().map(|part| (part.count, part.failed_over_ms, part.own)).collect();
+    assert_eq!(counts, [(0, None, None), (4, None, None)]);
 }
 
 #[test]
-fn one_cell_after_the_other_gets_a_version_and_a_failed_one_is_the_last() {
-    let job = job(4, 2);
-    let mut known = parts([part("a", 2, 2), part("b", 2, 2), part("c", 1, 1)]);
-    let silent = |cell: &Name| cell.as_str() != "a";
-    assert_eq!(part_versioned(&job, &known, silent, 20).unwrap().cell, name("b"), "a is passed over");
-    let mut first = part_versioned(&job, &known, |_| true, 20).unwrap();
-    assert_eq!((first.cell.as_str(), first.version, first.is_arrived()), ("a", 2, false));
-    known.insert(first.cell.clone(), first.clone());
-    assert_eq!(part_versioned(&job, &known, |_| true, 21), None, "a has not taken it");
-    first.arrived = first.promise;
-    known.insert(first.cell.clone(), first.clone());
-    assert_eq!(part_versioned(&job, &known, |_| true, 22), None, "nothing was seen of it since");
-    for (rollout, next) in
-        [(PartRollout::Rolling, None), (PartRollout::Failed, None), (PartRollout::Done, Some(name("b")))]
+fn a_part_has_proved_a_version_when_its_cell_has_reported_that_it_is_rolled_out() {
+    let progress = |part: &FederatedPart| part_release(part, &BTreeMap::new(), CellReach::Reachable).progress;
+    let mut told = part("a", 2, 2);
+    assert_eq!(progress(&told), CellProgress::Complete);
+    told.promise(2, 2, 2, 20);
+    assert_eq!(progress(&told), CellProgress::Rolling, "it has not taken it");
+    told.arrived = told.promise;
+    assert_eq!(progress(&told), CellProgress::Rolling, "nothing was seen of it since");
+    for (rollout, healthy, is_complete) in
+        [(PartRollout::Rolling, 2, false), (PartRollout::Done, 1, false), (PartRollout::Done, 2, true)]
     {
-        let seen = PartSeen { at_ms: 23, running: 2, healthy: 2, rollout, ..PartSeen::default() };
-        known.insert(first.cell.clone(), FederatedPart { seen: Some(seen), ..first.clone() });
-        assert_eq!(part_versioned(&job, &known, |_| true, 24).map(|part| part.cell), next, "{rollout:?}");
+        told.seen = Some(PartSeen { at_ms: 21, running: 2, healthy, rollout, ..PartSeen::default() });
+        assert_eq!(progress(&told) == CellProgress::Complete, is_complete, "{rollout:?} {healthy}");
     }
+    told.seen.as_mut().unwrap().rollout = PartRollout::Failed;
+    assert!(matches!(progress(&told), CellProgress::Failed { .. }));
 }
 
 #[test]
@@ -135,7 +159,7 @@ fn a_stopped_job_is_promised_to_nobody() {
     lost.failed_over_ms = Some(3);
     let known = parts([part("a", 2, 2), lost]);
     let none = split(&stopping.spec.federation, 0, &[], SplitMode::Again);
-    let promised = parts_promised(&stopping, &known, &none, 20);
+    let promised = parts_promised(&stopping, &known, &none, 1, 20);
     assert_eq!(promised.iter().map(|part| part.count).collect::<Vec<_>>(), [0, 0]);
     assert!(promised.iter().all(|part| part.failed_over_ms.is_none() && !part.is_arrived()));
 }
@@ -175,7 +199,7 @@ proptest! {
                 }
             }).collect();
             let division = split(&job.spec.federation, count, &facts, SplitMode::Again);
-            for part in parts_promised(&job, &known, &division, now_ms) {
+            for part in parts_promised(&job, &known, &division, 1, now_ms) {
                 prop_assert!(part.target <= part.count);
                 known.insert(part.cell.clone(), part);
             }

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/federated.proto.
  */
 export const file_borough_v1_federated: GenFile = /*@__PURE__*/
-  fileDesc("Chpib3JvdWdoL3YxL2ZlZGVyYXRlZC5wcm90bxIKYm9yb3VnaC52MSLCAgoNRmVkZXJhdGVkUGFydBIMCgRjZWxsGAEgASgJEg0KBWNvdW50GAIgASgNEg4KBnRhcmdldBgDIAEoDRIPCgd2ZXJzaW9uGAQgASgEEg8KB2Fycml2ZWQYBSABKAgSDgoGam9iX2lkGAYgASgJEg8KB3J1bm5pbmcYByABKA0SDwoHaGVhbHRoeRgIIAEoDRIPCgdwZW5kaW5nGAkgASgNEhEKCXN1Y2NlZWRlZBgKIAEoDRIOCgZmYWlsZWQYCyABKA0SKAoHcm9sbG91dBgMIAEoDjIXLmJvcm91Z2gudjEuUGFydFJvbGxvdXQSDwoHc2Vlbl9tcxgNIAEoAxIPCgdwcm9ibGVtGA4gASgJEhgKEHByb2JsZW1fc2luY2VfbXMYDyABKAMSFgoOZmFpbGVkX292ZXJfbXMYECABKAMiKwoLQ2VsbHNSZWFzb24SDQoFd29yZHMYASABKAkSDQoFY2VsbHMYAiADKAkivQMKDEZlZGVyYXRlZEpvYhIKCgJpZBgBIAEoCRIMCgR1c2VyGAIgASgJEgwKBG5hbWUYAyABKAkSLAoFc3RhdGUYBCABKA4yHS5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYlN0YXRlEg0KBWNvdW50GAUgASgNEg8KB3ZlcnNpb24YBiABKAQSEAoIcmV2aXNpb24YByABKAQSFAoMc3VibWl0dGVkX21zGAggASgDEhIKCmNoYW5nZWRfbXMYCSABKAMSEgoKY2hhbmdlZF9ieRgKIAEoCRIYChBkaXZpZGVkX3JldmlzaW9uGAsgASgEEhAKCHVucGxhY2VkGAwgASgNEhEKCXNob3J0ZmFsbBgNIAEoCRINCgVjZWxscxgOIAEoDRIPCgdydW5uaW5nGA8gASgNEg8KB2hlYWx0aHkYECABKA0SDwoHcGVuZGluZxgRIAEoDRIoCgVwYXJ0cxgSIAMoCzIZLmJvcm91Z2gudjEuRmVkZXJhdGVkUGFydBIoCgdyZWFzb25zGBMgAygLMhcuYm9yb3VnaC52MS5DZWxsc1JlYXNvbhISCgpkaXZpZGVkX21zGBQgASgDIpwBChZSdW5GZWRlcmF0ZWRKb2JSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJEhAKCGpvYl9maWxlGAUgASgJEhkKEWV4cGVjdGVkX3JldmlzaW9uGAYgASgEIlEKF1J1bkZlZGVyYXRlZEpvYlJlc3BvbnNlEiUKA2pvYhgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iEg8KB2NoYW5nZWQYAiABKAgiqwEKGExpc3RGZWRlcmF0ZWRKb2JzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDwoHc3RvcHBlZBgEIAEoCBIlCgRwYWdlGAUgASgLMhcuYm9yb3VnaC52MS5QYWdlUmVxdWVzdBIOCgZtZW1iZXIYBiABKAkiVgoZTGlzdEZlZGVyYXRlZEpvYnNSZXNwb25zZRImCgRqb2JzGAEgAygLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2ISEQoJbmV4dF9wYWdlGAIgASgJIm8KFkdldEZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkiUgoXR2V0RmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2ISEAoIam9iX2ZpbGUYAiABKAkigAEKGFNjYWxlRmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCRINCgVjb3VudBgFIAEoDSJCChlTY2FsZUZlZGVyYXRlZEpvYlJlc3BvbnNlEiUKA2pvYhgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iInAKF1N0b3BGZWRlcmF0ZWRKb2JSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJIkEKGFN0b3BGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiJyChlGb3JnZXRGZWRlcmF0ZWRKb2JSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJIkMKGkZvcmdldEZlZGVyYXRlZEpvYlJlc3BvbnNlEiUKA2pvYhgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iInYKHUdldEZlZGVyYXRlZEpvYkhpc3RvcnlSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJIlMKE0ZlZGVyYXRlZEpvYlZlcnNpb24SDwoHdmVyc2lvbhgBIAEoBBINCgVhdF9tcxgCIAEoAxIKCgJieRgDIAEoCRIQCghqb2JfZmlsZRgEIAEoCSJTCh5HZXRGZWRlcmF0ZWRKb2JIaXN0b3J5UmVzcG9uc2USMQoIdmVyc2lvbnMYASADKAsyHy5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYlZlcnNpb24qmwEKEUZlZGVyYXRlZEpvYlN0YXRlEiMKH0ZFREVSQVRFRF9KT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIeChpGRURFUkFURURfSk9CX1NUQVRFX0FDVElWRRABEiAKHEZFREVSQVRFRF9KT0JfU1RBVEVfU1RPUFBJTkcQAhIfChtGRURFUkFURURfSk9CX1NUQVRFX1NUT1BQRUQQAyp1CgtQYXJ0Um9sbG91dBIcChhQQVJUX1JPTExPVVRfVU5TUEVDSUZJRUQQABIYChRQQVJUX1JPTExPVVRfUk9MTElORxABEhUKEVBBUlRfUk9MTE9VVF9ET05FEAISFwoTUEFSVF9ST0xMT1VUX0ZBSUxFRBADMsMFChBGZWRlcmF0ZWRTZXJ2aWNlEloKD1J1bkZlZGVyYXRlZEpvYhIiLmJvcm91Z2gudjEuUnVuRmVkZXJhdGVkSm9iUmVxdWVzdBojLmJvcm91Z2gudjEuUnVuRmVkZXJhdGVkSm9iUmVzcG9uc2USYAoRTGlzdEZlZGVyYXRlZEpvYnMSJC5ib3JvdWdoLnYxLkxpc3RGZWRlcmF0ZWRKb2JzUmVxdWVzdBolLmJvcm91Z2gudjEuTGlzdEZlZGVyYXRlZEpvYnNSZXNwb25zZRJaCg9HZXRGZWRlcmF0ZWRKb2ISIi5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYlJlcXVlc3QaIy5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYlJlc3BvbnNlEmAKEVNjYWxlRmVkZXJhdGVkSm9iEiQuYm9yb3VnaC52MS5TY2FsZUZlZGVyYXRlZEpvYlJlcXVlc3QaJS5ib3JvdWdoLnYxLlNjYWxlRmVkZXJhdGVkSm9iUmVzcG9uc2USXQoQU3RvcEZlZGVyYXRlZEpvYhIjLmJvcm91Z2gudjEuU3RvcEZlZGVyYXRlZEpvYlJlcXVlc3QaJC5ib3JvdWdoLnYxLlN0b3BGZWRlcmF0ZWRKb2JSZXNwb25zZRJjChJGb3JnZXRGZWRlcmF0ZWRKb2ISJS5ib3JvdWdoLnYxLkZvcmdldEZlZGVyYXRlZEpvYlJlcXVlc3QaJi5ib3JvdWdoLnYxLkZvcmdldEZlZGVyYXRlZEpvYlJlc3BvbnNlEm8KFkdldEZlZGVyYXRlZEpvYkhpc3RvcnkSKS5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYkhpc3RvcnlSZXF1ZXN0GiouYm9yb3VnaC52MS5HZXRGZWRlcmF0ZWRKb2JIaXN0b3J5UmVzcG9uc2ViBnByb3RvMw", [file_borough_v1_common]);
+  fileDesc("Chpib3JvdWdoL3YxL2ZlZGVyYXRlZC5wcm90bxIKYm9yb3VnaC52MSLCAgoNRmVkZXJhdGVkUGFydBIMCgRjZWxsGAEgASgJEg0KBWNvdW50GAIgASgNEg4KBnRhcmdldBgDIAEoDRIPCgd2ZXJzaW9uGAQgASgEEg8KB2Fycml2ZWQYBSABKAgSDgoGam9iX2lkGAYgASgJEg8KB3J1bm5pbmcYByABKA0SDwoHaGVhbHRoeRgIIAEoDRIPCgdwZW5kaW5nGAkgASgNEhEKCXN1Y2NlZWRlZBgKIAEoDRIOCgZmYWlsZWQYCyABKA0SKAoHcm9sbG91dBgMIAEoDjIXLmJvcm91Z2gudjEuUGFydFJvbGxvdXQSDwoHc2Vlbl9tcxgNIAEoAxIPCgdwcm9ibGVtGA4gASgJEhgKEHByb2JsZW1fc2luY2VfbXMYDyABKAMSFgoOZmFpbGVkX292ZXJfbXMYECABKAMiKwoLQ2VsbHNSZWFzb24SDQoFd29yZHMYASABKAkSDQoFY2VsbHMYAiADKAki7AMKDEZlZGVyYXRlZEpvYhIKCgJpZBgBIAEoCRIMCgR1c2VyGAIgASgJEgwKBG5hbWUYAyABKAkSLAoFc3RhdGUYBCABKA4yHS5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYlN0YXRlEg0KBWNvdW50GAUgASgNEg8KB3ZlcnNpb24YBiABKAQSEAoIcmV2aXNpb24YByABKAQSFAoMc3VibWl0dGVkX21zGAggASgDEhIKCmNoYW5nZWRfbXMYCSABKAMSEgoKY2hhbmdlZF9ieRgKIAEoCRIYChBkaXZpZGVkX3JldmlzaW9uGAsgASgEEhAKCHVucGxhY2VkGAwgASgNEhEKCXNob3J0ZmFsbBgNIAEoCRINCgVjZWxscxgOIAEoDRIPCgdydW5uaW5nGA8gASgNEg8KB2hlYWx0aHkYECABKA0SDwoHcGVuZGluZxgRIAEoDRIoCgVwYXJ0cxgSIAMoCzIZLmJvcm91Z2gudjEuRmVkZXJhdGVkUGFydBIoCgdyZWFzb25zGBMgAygLMhcuYm9yb3VnaC52MS5DZWxsc1JlYXNvbhISCgpkaXZpZGVkX21zGBQgASgDEi0KB3JlbGVhc2UYFSABKAsyHC5ib3JvdWdoLnYxLkZlZGVyYXRlZFJlbGVhc2UisQEKEEZlZGVyYXRlZFJlbGVhc2USDwoHdmVyc2lvbhgBIAEoBBIMCgRmcm9tGAIgASgEEicKBXBoYXNlGAMgASgOMhguYm9yb3VnaC52MS5SZWxlYXNlUGhhc2USDQoFc3RhZ2UYBCABKA0SDgoGcGF1c2VkGAUgASgIEicKBmZhaWxlZBgGIAMoCzIXLmJvcm91Z2gudjEuQ2VsbHNSZWFzb24SDQoFd2FpdHMYByABKAkikwIKHE9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSPQoFb3JkZXIYBSABKA4yLi5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlcXVlc3QuT3JkZXISDQoFc3RhZ2UYBiABKA0iTgoFT3JkZXISFQoRT1JERVJfVU5TUEVDSUZJRUQQABIJCgVQQVVTRRABEgoKBlJFU1VNRRACEgsKB0FQUFJPVkUQAxIKCgZSRVZFUlQQBCJGCh1PcmRlckZlZGVyYXRlZFJlbGVhc2VSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiKcAQoWUnVuRmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCRIQCghqb2JfZmlsZRgFIAEoCRIZChFleHBlY3RlZF9yZXZpc2lvbhgGIAEoBCJRChdSdW5GZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYhIPCgdjaGFuZ2VkGAIgASgIIqsBChhMaXN0RmVkZXJhdGVkSm9ic1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEg8KB3N0b3BwZWQYBCABKAgSJQoEcGFnZRgFIAEoCzIXLmJvcm91Z2gudjEuUGFnZVJlcXVlc3QSDgoGbWVtYmVyGAYgASgJIlYKGUxpc3RGZWRlcmF0ZWRKb2JzUmVzcG9uc2USJgoEam9icxgBIAMoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iEhEKCW5leHRfcGFnZRgCIAEoCSJvChZHZXRGZWRlcmF0ZWRKb2JSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJIlIKF0dldEZlZGVyYXRlZEpvYlJlc3BvbnNlEiUKA2pvYhgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iEhAKCGpvYl9maWxlGAIgASgJIoABChhTY2FsZUZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSDQoFY291bnQYBSABKA0iQgoZU2NhbGVGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiJwChdTdG9wRmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJBChhTdG9wRmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2IicgoZRm9yZ2V0RmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJDChpGb3JnZXRGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiJ2Ch1HZXRGZWRlcmF0ZWRKb2JIaXN0b3J5UmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJTChNGZWRlcmF0ZWRKb2JWZXJzaW9uEg8KB3ZlcnNpb24YASABKAQSDQoFYXRfbXMYAiABKAMSCgoCYnkYAyABKAkSEAoIam9iX2ZpbGUYBCABKAkiUwoeR2V0RmVkZXJhdGVkSm9iSGlzdG9yeVJlc3BvbnNlEjEKCHZlcnNpb25zGAEgAygLMh8uYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2JWZXJzaW9uKpsBChFGZWRlcmF0ZWRKb2JTdGF0ZRIjCh9GRURFUkFURURfSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASHgoaRkVERVJBVEVEX0pPQl9TVEFURV9BQ1RJVkUQARIgChxGRURFUkFURURfSk9CX1NUQVRFX1NUT1BQSU5HEAISHwobRkVERVJBVEVEX0pPQl9TVEFURV9TVE9QUEVEEAMqdQoLUGFydFJvbGxvdXQSHAoYUEFSVF9ST0xMT1VUX1VOU1BFQ0lGSUVEEAASGAoUUEFSVF9ST0xMT1VUX1JPTExJTkcQARIVChFQQVJUX1JPTExPVVRfRE9ORRACEhcKE1BBUlRfUk9MTE9VVF9GQUlMRUQQAyqzAQoMUmVsZWFzZVBoYXNlEh0KGVJFTEVBU0VfUEhBU0VfVU5TUEVDSUZJRUQQABIZChVSRUxFQVNFX1BIQVNFX1JPTExJTkcQARIYChRSRUxFQVNFX1BIQVNFX0ZBSUxFRBACEhsKF1JFTEVBU0VfUEhBU0VfUkVWRVJUSU5HEAMSGgoWUkVMRUFTRV9QSEFTRV9SRVZFUlRFRBAEEhYKElJFTEVBU0VfUEhBU0VfRE9ORRAFMrEGChBGZWRlcmF0ZWRTZXJ2aWNlEloKD1J1bkZlZGVyYXRlZEpvYhIiLmJvcm91Z2gudjEuUnVuRmVkZXJhdGVkSm9iUmVxdWVzdBojLmJvcm91Z2gudjEuUnVuRmVkZXJhdGVkSm9iUmVzcG9uc2USYAoRTGlzdEZlZGVyYXRlZEpvYnMSJC5ib3JvdWdoLnYxLkxpc3RGZWRlcmF0ZWRKb2JzUmVxdWVzdBolLmJvcm91Z2gudjEuTGlzdEZlZGVyYXRlZEpvYnNSZXNwb25zZRJaCg9HZXRGZWRlcmF0ZWRKb2ISIi5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYlJlcXVlc3QaIy5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYlJlc3BvbnNlEmAKEVNjYWxlRmVkZXJhdGVkSm9iEiQuYm9yb3VnaC52MS5TY2FsZUZlZGVyYXRlZEpvYlJlcXVlc3QaJS5ib3JvdWdoLnYxLlNjYWxlRmVkZXJhdGVkSm9iUmVzcG9uc2USXQoQU3RvcEZlZGVyYXRlZEpvYhIjLmJvcm91Z2gudjEuU3RvcEZlZGVyYXRlZEpvYlJlcXVlc3QaJC5ib3JvdWdoLnYxLlN0b3BGZWRlcmF0ZWRKb2JSZXNwb25zZRJsChVPcmRlckZlZGVyYXRlZFJlbGVhc2USKC5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlcXVlc3QaKS5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlc3BvbnNlEmMKEkZvcmdldEZlZGVyYXRlZEpvYhIlLmJvcm91Z2gudjEuRm9yZ2V0RmVkZXJhdGVkSm9iUmVxdWVzdBomLmJvcm91Z2gudjEuRm9yZ2V0RmVkZXJhdGVkSm9iUmVzcG9uc2USbwoWR2V0RmVkZXJhdGVkSm9iSGlzdG9yeRIpLmJvcm91Z2gudjEuR2V0RmVkZXJhdGVkSm9iSGlzdG9yeVJlcXVlc3QaKi5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYkhpc3RvcnlSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
 
 /**
  * What one cell has of a federated job.
@@ -290,6 +290,13 @@ export type FederatedJob = Message<"borough.v1.FederatedJob"> & {
    * @generated from field: int64 divided_ms = 20;
    */
   dividedMs: bigint;
+
+  /**
+   * How far its newest version is; absent: the federation has not come to it yet.
+   *
+   * @generated from field: borough.v1.FederatedRelease release = 21;
+   */
+  release?: FederatedRelease | undefined;
 };
 
 /**
@@ -298,6 +305,170 @@ export type FederatedJob = Message<"borough.v1.FederatedJob"> & {
  */
 export const FederatedJobSchema: GenMessage<FederatedJob> = /*@__PURE__*/
   messageDesc(file_borough_v1_federated, 2);
+
+/**
+ * Brings a version of a federated job to its cells, stage by stage.
+ *
+ * @generated from message borough.v1.FederatedRelease
+ */
+export type FederatedRelease = Message<"borough.v1.FederatedRelease"> & {
+  /**
+   * @generated from field: uint64 version = 1;
+   */
+  version: bigint;
+
+  /**
+   * The last version that all stages have proved.
+   *
+   * @generated from field: uint64 from = 2;
+   */
+  from: bigint;
+
+  /**
+   * @generated from field: borough.v1.ReleasePhase phase = 3;
+   */
+  phase: ReleasePhase;
+
+  /**
+   * The stage that is under way, from 0.
+   *
+   * @generated from field: uint32 stage = 4;
+   */
+  stage: number;
+
+  /**
+   * A person has stopped it.
+   *
+   * @generated from field: bool paused = 5;
+   */
+  paused: boolean;
+
+  /**
+   * The cells in which the version has failed.
+   *
+   * @generated from field: repeated borough.v1.CellsReason failed = 6;
+   */
+  failed: CellsReason[];
+
+  /**
+   * What it waits for, in words; empty: nothing.
+   *
+   * @generated from field: string waits = 7;
+   */
+  waits: string;
+};
+
+/**
+ * Describes the message borough.v1.FederatedRelease.
+ * Use `create(FederatedReleaseSchema)` to create a new message.
+ */
+export const FederatedReleaseSchema: GenMessage<FederatedRelease> = /*@__PURE__*/
+  messageDesc(file_borough_v1_federated, 3);
+
+/**
+ * @generated from message borough.v1.OrderFederatedReleaseRequest
+ */
+export type OrderFederatedReleaseRequest = Message<"borough.v1.OrderFederatedReleaseRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+
+  /**
+   * @generated from field: string user = 3;
+   */
+  user: string;
+
+  /**
+   * @generated from field: string name = 4;
+   */
+  name: string;
+
+  /**
+   * @generated from field: borough.v1.OrderFederatedReleaseRequest.Order order = 5;
+   */
+  order: OrderFederatedReleaseRequest_Order;
+
+  /**
+   * Only for APPROVE: the stage that is under way.
+   *
+   * @generated from field: uint32 stage = 6;
+   */
+  stage: number;
+};
+
+/**
+ * Describes the message borough.v1.OrderFederatedReleaseRequest.
+ * Use `create(OrderFederatedReleaseRequestSchema)` to create a new message.
+ */
+export const OrderFederatedReleaseRequestSchema: GenMessage<OrderFederatedReleaseRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_federated, 4);
+
+/**
+ * What is done with the release.
+ *
+ * @generated from enum borough.v1.OrderFederatedReleaseRequest.Order
+ */
+export enum OrderFederatedReleaseRequest_Order {
+  /**
+   * @generated from enum value: ORDER_UNSPECIFIED = 0;
+   */
+  ORDER_UNSPECIFIED = 0,
+
+  /**
+   * No further cell gets the version.
+   *
+   * @generated from enum value: PAUSE = 1;
+   */
+  PAUSE = 1,
+
+  /**
+   * @generated from enum value: RESUME = 2;
+   */
+  RESUME = 2,
+
+  /**
+   * The stage after `stage` may begin.
+   *
+   * @generated from enum value: APPROVE = 3;
+   */
+  APPROVE = 3,
+
+  /**
+   * The cells go back to the last proven version.
+   *
+   * @generated from enum value: REVERT = 4;
+   */
+  REVERT = 4,
+}
+
+/**
+ * Describes the enum borough.v1.OrderFederatedReleaseRequest.Order.
+ */
+export const OrderFederatedReleaseRequest_OrderSchema: GenEnum<OrderFederatedReleaseRequest_Order> = /*@__PURE__*/
+  enumDesc(file_borough_v1_federated, 4, 0);
+
+/**
+ * @generated from message borough.v1.OrderFederatedReleaseResponse
+ */
+export type OrderFederatedReleaseResponse = Message<"borough.v1.OrderFederatedReleaseResponse"> & {
+  /**
+   * @generated from field: borough.v1.FederatedJob job = 1;
+   */
+  job?: FederatedJob | undefined;
+};
+
+/**
+ * Describes the message borough.v1.OrderFederatedReleaseResponse.
+ * Use `create(OrderFederatedReleaseResponseSchema)` to create a new message.
+ */
+export const OrderFederatedReleaseResponseSchema: GenMessage<OrderFederatedReleaseResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_federated, 5);
 
 /**
  * @generated from message borough.v1.RunFederatedJobRequest
@@ -343,7 +514,7 @@ export type RunFederatedJobRequest = Message<"borough.v1.RunFederatedJobRequest"
  * Use `create(RunFederatedJobRequestSchema)` to create a new message.
  */
 export const RunFederatedJobRequestSchema: GenMessage<RunFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 3);
+  messageDesc(file_borough_v1_federated, 6);
 
 /**
  * @generated from message borough.v1.RunFederatedJobResponse
@@ -367,7 +538,7 @@ export type RunFederatedJobResponse = Message<"borough.v1.RunFederatedJobRespons
  * Use `create(RunFederatedJobResponseSchema)` to create a new message.
  */
 export const RunFederatedJobResponseSchema: GenMessage<RunFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 4);
+  messageDesc(file_borough_v1_federated, 7);
 
 /**
  * @generated from message borough.v1.ListFederatedJobsRequest
@@ -416,7 +587,7 @@ export type ListFederatedJobsRequest = Message<"borough.v1.ListFederatedJobsRequ
  * Use `create(ListFederatedJobsRequestSchema)` to create a new message.
  */
 export const ListFederatedJobsRequestSchema: GenMessage<ListFederatedJobsRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 5);
+  messageDesc(file_borough_v1_federated, 8);
 
 /**
  * @generated from message borough.v1.ListFederatedJobsResponse
@@ -440,7 +611,7 @@ export type ListFederatedJobsResponse = Message<"borough.v1.ListFederatedJobsRes
  * Use `create(ListFederatedJobsResponseSchema)` to create a new message.
  */
 export const ListFederatedJobsResponseSchema: GenMessage<ListFederatedJobsResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 6);
+  messageDesc(file_borough_v1_federated, 9);
 
 /**
  * @generated from message borough.v1.GetFederatedJobRequest
@@ -472,7 +643,7 @@ export type GetFederatedJobRequest = Message<"borough.v1.GetFederatedJobRequest"
  * Use `create(GetFederatedJobRequestSchema)` to create a new message.
  */
 export const GetFederatedJobRequestSchema: GenMessage<GetFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 7);
+  messageDesc(file_borough_v1_federated, 10);
 
 /**
  * @generated from message borough.v1.GetFederatedJobResponse
@@ -496,7 +667,7 @@ export type GetFederatedJobResponse = Message<"borough.v1.GetFederatedJobRespons
  * Use `create(GetFederatedJobResponseSchema)` to create a new message.
  */
 export const GetFederatedJobResponseSchema: GenMessage<GetFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 8);
+  messageDesc(file_borough_v1_federated, 11);
 
 /**
  * @generated from message borough.v1.ScaleFederatedJobRequest
@@ -533,7 +704,7 @@ export type ScaleFederatedJobRequest = Message<"borough.v1.ScaleFederatedJobRequ
  * Use `create(ScaleFederatedJobRequestSchema)` to create a new message.
  */
 export const ScaleFederatedJobRequestSchema: GenMessage<ScaleFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 9);
+  messageDesc(file_borough_v1_federated, 12);
 
 /**
  * @generated from message borough.v1.ScaleFederatedJobResponse
@@ -550,7 +721,7 @@ export type ScaleFederatedJobResponse = Message<"borough.v1.ScaleFederatedJobRes
  * Use `create(ScaleFederatedJobResponseSchema)` to create a new message.
  */
 export const ScaleFederatedJobResponseSchema: GenMessage<ScaleFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 10);
+  messageDesc(file_borough_v1_federated, 13);
 
 /**
  * @generated from message borough.v1.StopFederatedJobRequest
@@ -582,7 +753,7 @@ export type StopFederatedJobRequest = Message<"borough.v1.StopFederatedJobReques
  * Use `create(StopFederatedJobRequestSchema)` to create a new message.
  */
 export const StopFederatedJobRequestSchema: GenMessage<StopFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 11);
+  messageDesc(file_borough_v1_federated, 14);
 
 /**
  * @generated from message borough.v1.StopFederatedJobResponse
@@ -599,7 +770,7 @@ export type StopFederatedJobResponse = Message<"borough.v1.StopFederatedJobRespo
  * Use `create(StopFederatedJobResponseSchema)` to create a new message.
  */
 export const StopFederatedJobResponseSchema: GenMessage<StopFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 12);
+  messageDesc(file_borough_v1_federated, 15);
 
 /**
  * @generated from message borough.v1.ForgetFederatedJobRequest
@@ -631,7 +802,7 @@ export type ForgetFederatedJobRequest = Message<"borough.v1.ForgetFederatedJobRe
  * Use `create(ForgetFederatedJobRequestSchema)` to create a new message.
  */
 export const ForgetFederatedJobRequestSchema: GenMessage<ForgetFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 13);
+  messageDesc(file_borough_v1_federated, 16);
 
 /**
  * @generated from message borough.v1.ForgetFederatedJobResponse
@@ -650,7 +821,7 @@ export type ForgetFederatedJobResponse = Message<"borough.v1.ForgetFederatedJobR
  * Use `create(ForgetFederatedJobResponseSchema)` to create a new message.
  */
 export const ForgetFederatedJobResponseSchema: GenMessage<ForgetFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 14);
+  messageDesc(file_borough_v1_federated, 17);
 
 /**
  * @generated from message borough.v1.GetFederatedJobHistoryRequest
@@ -682,7 +853,7 @@ export type GetFederatedJobHistoryRequest = Message<"borough.v1.GetFederatedJobH
  * Use `create(GetFederatedJobHistoryRequestSchema)` to create a new message.
  */
 export const GetFederatedJobHistoryRequestSchema: GenMessage<GetFederatedJobHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 15);
+  messageDesc(file_borough_v1_federated, 18);
 
 /**
  * A version of a federated job.
@@ -724,7 +895,7 @@ export type FederatedJobVersion = Message<"borough.v1.FederatedJobVersion"> & {
  * Use `create(FederatedJobVersionSchema)` to create a new message.
  */
 export const FederatedJobVersionSchema: GenMessage<FederatedJobVersion> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 16);
+  messageDesc(file_borough_v1_federated, 19);
 
 /**
  * @generated from message borough.v1.GetFederatedJobHistoryResponse
@@ -741,7 +912,7 @@ export type GetFederatedJobHistoryResponse = Message<"borough.v1.GetFederatedJob
  * Use `create(GetFederatedJobHistoryResponseSchema)` to create a new message.
  */
 export const GetFederatedJobHistoryResponseSchema: GenMessage<GetFederatedJobHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 17);
+  messageDesc(file_borough_v1_federated, 20);
 
 /**
  * How far a federated job is.
@@ -818,6 +989,59 @@ export const PartRolloutSchema: GenEnum<PartRollout> = /*@__PURE__*/
   enumDesc(file_borough_v1_federated, 1);
 
 /**
+ * How far a release is.
+ *
+ * @generated from enum borough.v1.ReleasePhase
+ */
+export enum ReleasePhase {
+  /**
+   * @generated from enum value: RELEASE_PHASE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It brings the version, stage by stage.
+   *
+   * @generated from enum value: RELEASE_PHASE_ROLLING = 1;
+   */
+  ROLLING = 1,
+
+  /**
+   * The version has failed in too many cells. No further cell gets it.
+   *
+   * @generated from enum value: RELEASE_PHASE_FAILED = 2;
+   */
+  FAILED = 2,
+
+  /**
+   * The cells that have the version go back to the last proven one.
+   *
+   * @generated from enum value: RELEASE_PHASE_REVERTING = 3;
+   */
+  REVERTING = 3,
+
+  /**
+   * They have gone back.
+   *
+   * @generated from enum value: RELEASE_PHASE_REVERTED = 4;
+   */
+  REVERTED = 4,
+
+  /**
+   * The version is proven.
+   *
+   * @generated from enum value: RELEASE_PHASE_DONE = 5;
+   */
+  DONE = 5,
+}
+
+/**
+ * Describes the enum borough.v1.ReleasePhase.
+ */
+export const ReleasePhaseSchema: GenEnum<ReleasePhase> = /*@__PURE__*/
+  enumDesc(file_borough_v1_federated, 2);
+
+/**
  * In each request, `cell` is the home of the federation. A federation process carries out what is asked for here, so an
  * answer says what is wanted, and GetFederatedJob what has become of it.
  *
@@ -871,6 +1095,17 @@ export const FederatedService: GenService<{
     methodKind: "unary";
     input: typeof StopFederatedJobRequestSchema;
     output: typeof StopFederatedJobResponseSchema;
+  },
+  /**
+   * Pauses, resumes, approves or takes back the release of its newest version. FAILED_PRECONDITION if there is none that
+   * this applies to, or if an earlier order is not carried out yet.
+   *
+   * @generated from rpc borough.v1.FederatedService.OrderFederatedRelease
+   */
+  orderFederatedRelease: {
+    methodKind: "unary";
+    input: typeof OrderFederatedReleaseRequestSchema;
+    output: typeof OrderFederatedReleaseResponseSchema;
   },
   /**
    * Forgets it. Cells are not told: its parts go on as jobs of their own.
