@@ -106,6 +106,7 @@ fn part_message(part: &FederatedPart) -> v1::FederatedPart {
         problem: problem.map(|problem| problem.message.clone()).unwrap_or_default(),
         problem_since_ms: problem.map_or(0, |problem| problem.since_ms),
         failed_over_ms: part.failed_over_ms.unwrap_or(0),
+        finished: part.is_finished(),
     }
 }
 

@@ -275,7 +275,7 @@ impl FederatedService for FederatedServer {
 
 /// A job as a list shows it: without parts, or with the part in `member` alone. `None`: it has no tasks there.
 fn listed(mut job: v1::FederatedJob, member: &str) -> Option<v1::FederatedJob> {
-    job.parts.retain(|part| part.cell == member && part.count > 0);
+    job.parts.retain(|part| part.cell == member && part.count > 0 && !part.finished);
     if job.parts.is_empty() && !member.is_empty() {
         return None;
     }

@@ -285,7 +285,9 @@ type FederatedPart struct {
 	ProblemSinceMs int64 `protobuf:"varint,15,opt,name=problem_since_ms,json=problemSinceMs,proto3" json:"problem_since_ms,omitempty"`
 	// Since when its tasks are promised to other cells; 0: they are not. Time of the federation's home, milliseconds since
 	// 1970.
-	FailedOverMs  int64 `protobuf:"varint,16,opt,name=failed_over_ms,json=failedOverMs,proto3" json:"failed_over_ms,omitempty"`
+	FailedOverMs int64 `protobuf:"varint,16,opt,name=failed_over_ms,json=failedOverMs,proto3" json:"failed_over_ms,omitempty"`
+	// Its job has ended by itself, as batch work does. It is not run again.
+	Finished      bool `protobuf:"varint,17,opt,name=finished,proto3" json:"finished,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +432,13 @@ func (x *FederatedPart) GetFailedOverMs() int64 {
 		return x.FailedOverMs
 	}
 	return 0
+}
+
+func (x *FederatedPart) GetFinished() bool {
+	if x != nil {
+		return x.Finished
+	}
+	return false
 }
 
 // Cells for which the same words hold.
@@ -1081,7 +1090,7 @@ type ListFederatedJobsRequest struct {
 	// Also those that are stopped.
 	Stopped bool         `protobuf:"varint,4,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	Page    *PageRequest `protobuf:"bytes,5,opt,name=page,proto3" json:"page,omitempty"`
-	// Only those with tasks in this cell. Each then has its part there, and the reasons that are about the cell. Empty: all.
+	// Only those with tasks in this cell that have not ended. Each then has its part there, and the reasons that are about the cell. Empty: all.
 	// A page may then have few rows, or none, although others follow.
 	Member        string `protobuf:"bytes,6,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1869,7 +1878,7 @@ var File_borough_v1_federated_proto protoreflect.FileDescriptor
 const file_borough_v1_federated_proto_rawDesc = "" +
 	"\n" +
 	"\x1aborough/v1/federated.proto\x12\n" +
-	"borough.v1\x1a\x17borough/v1/common.proto\"\xd6\x03\n" +
+	"borough.v1\x1a\x17borough/v1/common.proto\"\xf2\x03\n" +
 	"\rFederatedPart\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x16\n" +
@@ -1887,7 +1896,8 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\aseen_ms\x18\r \x01(\x03R\x06seenMs\x12\x18\n" +
 	"\aproblem\x18\x0e \x01(\tR\aproblem\x12(\n" +
 	"\x10problem_since_ms\x18\x0f \x01(\x03R\x0eproblemSinceMs\x12$\n" +
-	"\x0efailed_over_ms\x18\x10 \x01(\x03R\ffailedOverMs\"9\n" +
+	"\x0efailed_over_ms\x18\x10 \x01(\x03R\ffailedOverMs\x12\x1a\n" +
+	"\bfinished\x18\x11 \x01(\bR\bfinished\"9\n" +
 	"\vCellsReason\x12\x14\n" +
 	"\x05words\x18\x01 \x01(\tR\x05words\x12\x14\n" +
 	"\x05cells\x18\x02 \x03(\tR\x05cells\"\xac\x05\n" +

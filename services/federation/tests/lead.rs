@@ -153,7 +153,7 @@ async fn a_member_with_other_addresses_is_looked_at_soon() {
         member_change(tx, changes, &name("beta"), &edit, 0).await
     });
     moved.await.unwrap();
-    let most = Duration::from_secs(1);
+    let most = Duration::from_secs(4);
     home.until("looked at", most, |seen| seen[&name("beta")].gateways == gateways).await;
     process.end().await;
 }

@@ -315,6 +315,41 @@ async fn the_tasks_of_a_cell_that_is_lost_go_to_others_and_it_gives_way_when_it_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn batch_work_over_cells_is_done_once() {
+    let federation = Federation::start().await;
+    let Federation { home, beta, gamma } = &federation;
+    let file = home.file(
+        "web.yaml",
+        "name: web\nkind: batch\ncount: 4\ntask: {command: ['true'], resources: {cpu: 10m, memory: 8MiB}}\nfederation: {split: weight}\n",
+    );
+    home.borough(&["federation", "job", "run", &file]).await.ended(0).prints("4 done").prints("has ended");
+    let ids = async || {
+        let mut ids = Vec::new();
+        for cell in [beta, gamma] {
+            let job = cell.client().job_get(&JobRef::new("tester", "web")).await.unwrap().job.unwrap();
+            assert_eq!(job.state(), JobState::Succeeded);
+            ids.push(job.id);
+        }
+        ids
+    };
+    let first = ids().await;
+    // A cell that joins, or is emptied, is a reason to divide again. What is done stays done.
+    let divided = federation.job().await.divided_ms;
+    home.borough(&["cell", "drain", "beta"]).await.ended(0);
+    federation.until("divided again", |job| job.divided_ms > divided).await;
+    assert_eq!(ids().await, first);
+    assert_eq!(promised(&federation.job().await), [("beta", 2), ("gamma", 2)]);
+    // Also when a cell has forgotten it.
+    beta.borough(&["job", "purge", "web", "--yes"]).await.ended(0);
+    home.borough(&["cell", "uncordon", "beta"]).await.ended(0);
+    let divided = federation.job().await.divided_ms;
+    home.borough(&["cell", "label", "gamma", "zone=g"]).await.ended(0);
+    federation.until("divided again", |job| job.divided_ms > divided).await;
+    assert!(part(beta).await.is_none());
+    federation.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_federated_job_that_cannot_be_is_refused_whole() {
     let home = home_start().await;
     let run = async |text: &str| {

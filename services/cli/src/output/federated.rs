@@ -74,6 +74,8 @@ pub(crate) struct FederatedPartView {
     problem_since_ms: i64,
     /// Since when its tasks are promised to other cells; 0: they are not.
     failed_over_ms: i64,
+    /// Its job has ended by itself.
+    finished: bool,
 }
 
 /// Cells for which the same words hold.
@@ -189,6 +191,7 @@ impl From<v1::FederatedPart> for FederatedPartView {
             problem: part.problem.into(),
             problem_since_ms: part.problem_since_ms,
             failed_over_ms: part.failed_over_ms,
+            finished: part.finished,
         }
     }
 }
@@ -205,20 +208,29 @@ impl FederatedPartView {
         if !self.arrived {
             return "being told".to_owned();
         }
+        if self.finished {
+            return if self.failed > 0 { "has ended, with failures" } else { "has ended" }.to_owned();
+        }
         match self.rollout {
             "failed" => "rollout failed".to_owned(),
             "rolling" => "rolling".to_owned(),
             _ if self.target < self.count => format!("{} move", self.count - self.target),
             _ if self.version < version => "waits for its turn".to_owned(),
+            _ if self.running > self.count => format!("{} end", self.running - self.count),
+            _ if self.ready() < self.count => format!("{} not healthy yet", self.count - self.ready()),
             _ => "current".to_owned(),
         }
     }
 
     fn is_settled(&self, version: u64) -> bool {
         let is_done = self.arrived && self.target == self.count && self.version == version;
-        let ended = self.succeeded.saturating_add(self.failed);
-        self.count == 0
-            || (is_done && self.rollout == "done" && self.healthy.saturating_add(ended) >= self.count)
+        let is_right = self.ready() >= self.count && self.running <= self.count;
+        self.count == 0 || (is_done && (self.finished || (self.rollout == "done" && is_right)))
+    }
+
+    /// Tasks that are healthy, or have ended for good.
+    fn ready(&self) -> u32 {
+        self.healthy.saturating_add(self.succeeded).saturating_add(self.failed)
     }
 }
 
@@ -310,7 +322,16 @@ impl FederatedJobView {
             1 => ", 1 without a cell".to_owned(),
             count => format!(", {count} without a cell"),
         };
-        format!("{}/{} healthy in {cells}{unplaced}", self.healthy, self.count)
+        let sum = |of: fn(&FederatedPartView) -> u32| self.parts.iter().map(of).fold(0, u32::saturating_add);
+        // Of a duplicate each cell has the whole count.
+        let wanted = sum(|part| part.target).saturating_add(self.unplaced).max(self.count);
+        let (succeeded, failed) = (sum(|part| part.succeeded), sum(|part| part.failed));
+        let ended = match (succeeded, failed) {
+            (0, 0) => String::new(),
+            (succeeded, 0) => format!(", {succeeded} done"),
+            (succeeded, failed) => format!(", {succeeded} done, {failed} failed"),
+        };
+        format!("{}/{wanted} healthy in {cells}{ended}{unplaced}", self.healthy)
     }
 
     /// For people.

@@ -348,7 +348,8 @@ mod tests {
         assert_eq!(of(&placed(0)), text("rollout 1/3, 2 to surge", &format!("{have}; 2 to surge")));
         let status = |rollout: v1::Rollout, fits| {
             let state = v1::JobState::Running.into();
-            let job = v1::Job { state, count: 5, rollout: Some(rollout.clone()), ..v1::Job::default() };
+            let job =
+                v1::Job { state, count: 3, surge: 2, rollout: Some(rollout.clone()), ..v1::Job::default() };
             let explained = v1::Explanation { indexes: vec![3, 4], fits, ..v1::Explanation::default() };
             RolloutStatusView::new(&job, rollout, ExplanationView::all_of(&job, vec![explained])).text()
         };

@@ -130,15 +130,22 @@ impl CellCaller {
         });
         let told: Vec<_> = told.collect();
         let told = stream::iter(told).buffer_unordered(TOLD_TOGETHER).collect().await;
-        let strays = found.values().filter_map(|job| Some((owner_of(job)?, part_found(job)))).collect();
+        let strays = found
+            .values()
+            .filter(|job| !is_over(job))
+            .filter_map(|job| Some((owner_of(job)?, part_found(job))))
+            .collect();
         Visited { cell: self.cell, parts: Some(told), strays }
     }
 
     /// The jobs of the cell that are parts of this federation's jobs, by user and name.
     async fn listed(&self) -> Result<BTreeMap<(String, String), v1::Job>, ClientError> {
         let labels = [(FEDERATION_LABEL.to_owned(), self.home.clone())].into();
-        let filter = JobFilter { labels, ..JobFilter::default() };
-        let jobs = self.client().job_list(&filter).await?;
+        let filter = JobFilter { labels, ended: true, ..JobFilter::default() };
+        let mut jobs = self.client().job_list(&filter).await?;
+        jobs.retain(|job| !is_over(job) || is_finished(job));
+        // The last one of a name counts.
+        jobs.sort_by_key(|job| job.submitted_ms);
         Ok(jobs.into_iter().map(|job| ((job.user.clone(), job.name.clone()), job)).collect())
     }
 
@@ -187,6 +194,12 @@ fn is_over(job: &v1::Job) -> bool {
     matches!(job.state(), Succeeded | Failed | Stopped | DependencyFailed)
 }
 
+/// Whether it has ended by itself.
+fn is_finished(job: &v1::Job) -> bool {
+    use v1::JobState::{DependencyFailed, Failed, Succeeded};
+    matches!(job.state(), Succeeded | Failed | DependencyFailed)
+}
+
 fn owner_of(job: &v1::Job) -> Option<FederatedJobId> {
     let text = job.labels.get(FEDERATED_JOB_LABEL)?;
     u64::from_str_radix(text.strip_prefix('f')?, 16).ok().map(FederatedJobId)
@@ -199,6 +212,7 @@ fn found_job(job: &v1::Job) -> FoundJob {
         owner: owner_of(job),
         count: job.count,
         is_taken_back: is_taken_back(job),
+        is_finished: is_finished(job),
     }
 }
 
@@ -225,6 +239,7 @@ fn part_found(job: &v1::Job) -> PartFound {
         succeeded: tasks.succeeded,
         failed: tasks.failed,
         rollout,
+        finished: is_finished(job),
     };
     PartFound { admitted: admitted(job), is_submitted: false, is_taken_back: is_taken_back(job), seen }
 }

@@ -175,7 +175,10 @@ impl LedJobs {
             job.row.state == FederatedState::Active && !is_whole
         });
         let silent = active.flat_map(|job| {
-            let parts = job.parts.values().filter(|part| part.count > 0 && !cells.is_heard(&part.cell));
+            let parts = job
+                .parts
+                .values()
+                .filter(|part| part.count > 0 && !part.is_finished() && !cells.is_heard(&part.cell));
             parts.map(|part| PromisedPart {
                 user: job.row.user().clone(),
                 job: job.row.name().clone(),
@@ -416,6 +419,10 @@ impl LedJob {
 /// since is told from one that it was told to go back to.
 fn part_found(part: &mut FederatedPart, found: Option<PartFound>, at_ms: i64) {
     let Some(found) = found else {
+        // The cell has forgotten what has ended, and the federation has not.
+        if part.is_finished() && part.count > 0 && part.is_arrived() {
+            return;
+        }
         part.admitted = None;
         part.seen = Some(PartSeen { at_ms, ..PartSeen::default() });
         return;

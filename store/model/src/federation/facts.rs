@@ -72,22 +72,27 @@ pub fn cell_facts(
     jobs: BTreeSet<Name>,
 ) -> CellFacts {
     let problem = seen.and_then(|seen| seen.problem.as_ref());
-    let running = part.and_then(|part| part.seen.as_ref()).map_or(0, |seen| seen.running);
     let failed_over = part.is_some_and(|part| part.failed_over_ms.is_some());
     // What it is about to give up is not its any more.
     let has = part.map_or(0, |part| if failed_over { part.count } else { part.target });
+    let is_finished = part.is_some_and(FederatedPart::is_finished);
+    let running = part.and_then(|part| part.seen.as_ref()).map_or(0, |seen| seen.running);
+    // What has ended by itself waits for no room, and is not to be run again elsewhere.
+    let running = if is_finished { has } else { running };
     CellFacts {
         name: member.cell.clone(),
         labels: member.labels.clone(),
         taints: Vec::new(),
-        intake: if member.draining {
+        intake: if is_finished {
+            CellIntake::Cordoned
+        } else if member.draining {
             CellIntake::Leaving
         } else if member.cordoned {
             CellIntake::Cordoned
         } else {
             CellIntake::Open
         },
-        silent_since_ms: problem.map(|problem| problem.since_ms),
+        silent_since_ms: problem.filter(|_| !is_finished).map(|problem| problem.since_ms),
         failed_over,
         room,
         has,

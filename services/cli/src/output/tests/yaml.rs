@@ -58,6 +58,7 @@ fn yaml_is_yaml() {
               reclaim: false
               revision: 0
             warnings: []
+            members: 0
         "#]],
     );
 }

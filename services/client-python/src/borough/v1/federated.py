@@ -110,6 +110,8 @@ class FederatedPart(Record):
     """Since when its tasks are promised to other cells; 0: they are not. Time of the federation's home,
     milliseconds since 1970.
     """
+    finished: bool = False
+    """Its job has ended by itself, as batch work does. It is not run again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

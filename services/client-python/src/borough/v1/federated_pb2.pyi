@@ -64,6 +64,7 @@ class FederatedPart(_message.Message):
         "problem",
         "problem_since_ms",
         "failed_over_ms",
+        "finished",
     )
     CELL_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +82,7 @@ class FederatedPart(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     FAILED_OVER_MS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
     cell: str
     count: int
     target: int
@@ -97,6 +99,7 @@ class FederatedPart(_message.Message):
     problem: str
     problem_since_ms: int
     failed_over_ms: int
+    finished: bool
     def __init__(
         self,
         cell: _Optional[str] = ...,
@@ -115,6 +118,7 @@ class FederatedPart(_message.Message):
         problem: _Optional[str] = ...,
         problem_since_ms: _Optional[int] = ...,
         failed_over_ms: _Optional[int] = ...,
+        finished: bool = ...,
     ) -> None: ...
 
 class CellsReason(_message.Message):

@@ -155,6 +155,7 @@ fn federated() -> Vec<StoredRow> {
         succeeded: 4,
         failed: 5,
         rollout: PartRollout::Rolling,
+        finished: true,
     };
     let part = FederatedPart {
         cell: name("beta"),

@@ -83,6 +83,10 @@ pub struct PartSeen {
     pub failed: u32,
     #[n(6)]
     pub rollout: PartRollout,
+    /// Its job has ended by itself, as batch work does. It is not run again, also when the cell has forgotten it.
+    #[n(7)]
+    #[cbor(default)]
+    pub finished: bool,
 }
 
 /// How far a cell is with the version that it was told.
@@ -149,6 +153,11 @@ impl FederatedPart {
         self.seen.as_ref().map_or(0, |seen| seen.healthy.saturating_add(seen.succeeded)).min(self.count)
     }
 
+    /// Whether its job has ended by itself.
+    pub fn is_finished(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.finished)
+    }
+
     /// Whether nothing is left to do or to remember.
     pub fn is_over(&self) -> bool {
         self.count == 0 && self.is_arrived() && self.failed_over_ms.is_none()
@@ -166,6 +175,8 @@ pub struct FoundJob {
     pub count: u32,
     /// Whether its own rollout has taken the version back that it had.
     pub is_taken_back: bool,
+    /// Whether it has ended by itself.
+    pub is_finished: bool,
 }
 
 /// What to tell a cell of its part.
@@ -185,10 +196,19 @@ pub enum PartStep {
 pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&FoundJob>) -> PartStep {
     let is_wanted = part.count > 0;
     let Some(found) = found else {
+        if part.is_arrived() && part.is_finished() {
+            return PartStep::Rest;
+        }
         return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
     };
     if found.owner != Some(job) {
         return if is_wanted { PartStep::Taken { id: found.job.id.clone() } } else { PartStep::Rest };
+    }
+    if found.is_finished {
+        let is_done = !is_wanted
+            || (part.is_arrived() && part.admitted.as_ref().is_some_and(|job| job.id == found.job.id));
+        // What has ended is in nobody's way.
+        return if is_done { PartStep::Rest } else { PartStep::Submit { expected: None } };
     }
     if !is_wanted {
         return PartStep::Stop { id: found.job.id.clone() };

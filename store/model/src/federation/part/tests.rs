@@ -32,7 +32,7 @@ fn job(count: u32, version: u64) -> FederatedJobRow {
 
 fn found(owner: Option<FederatedJobId>, changed_revision: u64, count: u32) -> FoundJob {
     let job = AdmittedJob { id: "j1".to_owned(), changed_revision };
-    FoundJob { job, revision: changed_revision, owner, count, is_taken_back: false }
+    FoundJob { job, revision: changed_revision, owner, count, is_taken_back: false, is_finished: false }
 }
 
 /// A cell that has taken so many tasks, and runs so many healthy ones.
@@ -68,6 +68,22 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
     promised.promise(0, 0, 1, 7);
     assert_eq!(part_step(JOB, &promised, Some(&before)), PartStep::Stop { id: "j1".to_owned() });
     assert_eq!(part_step(JOB, &promised, None), PartStep::Rest);
+}
+
+#[test]
+fn work_that_has_ended_by_itself_is_not_run_again() {
+    let mut done = part("a", 3, 0);
+    let ended = FoundJob { is_finished: true, ..found(Some(JOB), 5, 3) };
+    assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Rest);
+    done.seen = Some(PartSeen { at_ms: 9, succeeded: 3, finished: true, ..PartSeen::default() });
+    assert_eq!(part_step(JOB, &done, None), PartStep::Rest, "the cell has forgotten it");
+    // Another version is other work.
+    done.promise(3, 3, 2, 10);
+    assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Submit { expected: None });
+    assert_eq!(part_step(JOB, &done, None), PartStep::Submit { expected: None });
+    // Stopped by somebody in the cell is not ended by itself: what was promised holds.
+    assert_eq!(part_step(JOB, &part("a", 3, 3), None), PartStep::Submit { expected: None });
+    assert_eq!(part_step(JOB, &part("a", 0, 0), Some(&ended)), PartStep::Rest);
 }
 
 #[test]
