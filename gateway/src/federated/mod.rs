@@ -8,25 +8,27 @@ use std::sync::Arc;
 
 use borough_kv::Idempotency;
 use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState, ReleaseOrderKind};
+use borough_model::job::{JobSpec, band};
 use borough_model::{FederatedJobId, Name};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::federated_service_server::FederatedService;
 use borough_store::federated::{
-    FederatedExpected, federated_forget, federated_order, federated_parts_of, federated_scale,
-    federated_status_of, federated_stop, federated_submit, federated_versions,
+    federated_forget, federated_order, federated_parts_of, federated_scale, federated_status_of,
+    federated_stop, federated_submit, federated_versions,
 };
-use futures::{StreamExt as _, stream};
+use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
 
 use self::message::{Divided, file_text, job_message, version_message};
+use crate::auth::Principal;
 use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run, principal_of};
 use crate::page::{PagedList, page_cut};
 use crate::status::{
     name_read, names_read, status_from_field, status_from_lines, status_from_store, status_not_found,
 };
 
-/// Jobs of a page whose parts are read together.
+/// Jobs of a page whose parts are read in one transaction.
 const READ_TOGETHER: usize = 32;
 
 /// The gRPC service of federated jobs.
@@ -80,19 +82,32 @@ fn order_read(request: &v1::OrderFederatedReleaseRequest) -> Result<ReleaseOrder
     }
 }
 
-/// What was last decided and seen of a job.
-async fn divided_read(cell: &CellContext, job: FederatedJobId) -> Result<Divided, Status> {
+/// What was last decided and seen of each of these jobs, in one transaction.
+async fn divided_read(cell: &CellContext, jobs: &[FederatedJobId]) -> Result<Vec<Divided>, Status> {
     let space = &cell.space;
     let read = cell.db.run("federated_read", Idempotency::ReadOnly, |tx, _| async move {
-        let parts = federated_parts_of(&tx, space, job).await?;
-        let status = federated_status_of(&tx, space, job).await?.unwrap_or_default();
-        Ok(Divided { parts, status })
+        let tx = &tx;
+        let each = jobs.iter().map(|job| async move {
+            let parts = federated_parts_of(tx, space, *job).await?;
+            let status = federated_status_of(tx, space, *job).await?.unwrap_or_default();
+            Ok(Divided { parts, status })
+        });
+        try_join_all(each).await
     });
     read.await.map_err(|error| status_from_store(&error))
 }
 
 async fn message_now(cell: &CellContext, row: &FederatedJobRow) -> Result<v1::FederatedJob, Status> {
-    Ok(job_message(row, &divided_read(cell, row.id).await?))
+    let divided = divided_read(cell, &[row.id]).await?.pop().unwrap_or_default();
+    Ok(job_message(row, &divided))
+}
+
+/// Decides whether the caller may run this with the priority that it has.
+fn priority_allow(cell: &CellContext, principal: &Principal, spec: &JobSpec) -> Result<(), Status> {
+    if principal.is_free_in(band(spec.priority)) {
+        return Ok(());
+    }
+    cell.allow_priority(principal, &spec.user, spec.priority)
 }
 
 fn row_found(cell: &CellContext, user: &str, name: &str) -> Result<Arc<FederatedJobRow>, Status> {
@@ -110,12 +125,10 @@ impl FederatedService for FederatedServer {
         let principal = principal_of(request.extensions())?;
         let (cell, caller, request) = self.cells.admit_change(request)?;
         let spec = job_read(&request)?;
-        if !principal.is_free_in(borough_model::job::band(spec.job.priority)) {
-            cell.allow_priority(&principal, &spec.job.user, spec.job.priority)?;
-        }
+        priority_allow(cell, &principal, &spec.job)?;
         cell.journal.admit().map_err(|full| status_from_store(&full))?;
         let new = FederatedJobId(cell.id());
-        let expected = FederatedExpected { revision: request.expected_revision };
+        let expected = request.expected_revision;
         let (keyed, spec) = (KeyedRequest::new(&caller, "federated_submit", &request), &spec);
         let submitted = keyed_run(cell, &keyed, |tx, mut changes| async move {
             let submitted = federated_submit(&tx, &mut changes, new, spec, expected).await?;
@@ -150,16 +163,13 @@ impl FederatedService for FederatedServer {
         })?;
         let has_more = rows.len() > page.limit;
         rows.truncate(page.limit);
-        let reads = rows.into_iter().map(|row| async move {
-            let divided = divided_read(cell, row.id).await?;
-            Ok((row, divided))
-        });
-        let reads: Vec<Result<_, Status>> = stream::iter(reads).buffered(READ_TOGETHER).collect().await;
-        let (mut jobs, mut last) = (Vec::with_capacity(reads.len()), String::new());
-        for read in reads {
-            let (row, divided) = read?;
-            last = format!("{}/{}", row.user(), row.name());
-            jobs.extend(listed(job_message(&row, &divided), &request.member));
+        let last = rows.last().map(|row| format!("{}/{}", row.user(), row.name())).unwrap_or_default();
+        let mut jobs = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(READ_TOGETHER) {
+            let ids: Vec<FederatedJobId> = rows.iter().map(|row| row.id).collect();
+            let divided = divided_read(cell, &ids).await?;
+            let messages = rows.iter().zip(&divided).map(|(row, divided)| job_message(row, divided));
+            jobs.extend(messages.filter_map(|job| listed(job, &request.member)));
         }
         let key = |job: &v1::FederatedJob| format!("{}/{}", job.user, job.name);
         let next = if has_more { last } else { String::new() };
@@ -184,9 +194,8 @@ impl FederatedService for FederatedServer {
         let principal = principal_of(request.extensions())?;
         let (cell, caller, request) = self.cells.admit_change(request)?;
         let before = row_found(cell, &request.user, &request.name)?;
-        let spec = &before.spec.job;
-        if request.count > spec.count && !principal.is_free_in(borough_model::job::band(spec.priority)) {
-            cell.allow_priority(&principal, &spec.user, spec.priority)?;
+        if request.count > before.spec.job.count {
+            priority_allow(cell, &principal, &before.spec.job)?;
         }
         let (user, name, count) = (before.user(), before.name(), request.count);
         let keyed = KeyedRequest::new(&caller, "federated_scale", &request);

@@ -29,7 +29,7 @@ pub use task::{
 pub use topology::{domain_from_message, domain_to_message};
 
 use borough_model::id::NameError;
-use borough_model::{JobId, Name, RequestId};
+use borough_model::{FederatedJobId, JobId, Name, RequestId};
 
 /// A field of a message that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,9 +80,20 @@ pub fn name_from_text(field: &str, text: &str) -> Result<Name, FieldRefused> {
 
 /// A job id in `field`: `j` and 16 hexadecimal digits.
 pub fn job_id_from_text(field: &str, text: &str) -> Result<JobId, FieldRefused> {
-    let digits = text.strip_prefix('j').filter(|digits| digits.len() == 16 && !digits.starts_with('+'));
-    let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let number = numbered_from_text('j', text);
     number.map(JobId).ok_or_else(|| FieldRefused::new(field, text, "j and 16 hexadecimal digits"))
+}
+
+/// The id of a federated job in `field`.
+pub fn federated_job_id_from_text(field: &str, text: &str) -> Result<FederatedJobId, FieldRefused> {
+    let number = numbered_from_text('f', text);
+    number.map(FederatedJobId).ok_or_else(|| FieldRefused::new(field, text, "f and 16 hexadecimal digits"))
+}
+
+/// The number of an id: its letter and 16 hexadecimal digits.
+fn numbered_from_text(letter: char, text: &str) -> Option<u64> {
+    let digits = text.strip_prefix(letter).filter(|digits| digits.len() == 16 && !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// A request id in `field`: 32 hexadecimal digits.

@@ -30,7 +30,7 @@ const (
 	FederatedJobState_FEDERATED_JOB_STATE_UNSPECIFIED FederatedJobState = 0
 	// Its tasks are divided among cells.
 	FederatedJobState_FEDERATED_JOB_STATE_ACTIVE FederatedJobState = 1
-	// Each of its cells is told to stop it.
+	// Each of its cells is to stop it.
 	FederatedJobState_FEDERATED_JOB_STATE_STOPPING FederatedJobState = 2
 	// No cell has it any more.
 	FederatedJobState_FEDERATED_JOB_STATE_STOPPED FederatedJobState = 3
@@ -79,7 +79,7 @@ func (FederatedJobState) EnumDescriptor() ([]byte, []int) {
 	return file_borough_v1_federated_proto_rawDescGZIP(), []int{0}
 }
 
-// How far a cell is with the version that it was told.
+// How far a cell is with the version that is assigned to it.
 type PartRollout int32
 
 const (
@@ -264,7 +264,7 @@ type FederatedPart struct {
 	Count uint32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// Tasks that it keeps once those that replace the others are healthy elsewhere; at most `count`.
 	Target uint32 `protobuf:"varint,3,opt,name=target,proto3" json:"target,omitempty"`
-	// The version that it is told.
+	// The version that is assigned to it.
 	Version uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	// Whether it has taken the last promise.
 	Arrived bool `protobuf:"varint,5,opt,name=arrived,proto3" json:"arrived,omitempty"`

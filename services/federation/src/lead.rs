@@ -55,9 +55,9 @@ struct WorkingClients {
 
 impl WatchedMembers {
     /// What the division of jobs needs of it.
-    fn looked(&self, rounds: u64, begun: Duration) -> LookedMembers {
+    fn looked(&self, begun: Duration) -> LookedMembers {
         let gateways = self.clients.iter().map(|(cell, clients)| (cell.clone(), clients.gateways.clone()));
-        LookedMembers { rounds, begun, seen: Arc::new(self.seen.clone()), gateways: gateways.collect() }
+        LookedMembers { begun: Some(begun), seen: Arc::new(self.seen.clone()), gateways: gateways.collect() }
     }
 }
 
@@ -157,12 +157,10 @@ impl Federation {
         let seen = writer.run("members_seen_list", |tx| async move { members_seen_list(&tx, space).await });
         let mut watched = WatchedMembers { seen: seen.await?, ..WatchedMembers::default() };
         let interval = Duration::from_millis(MEMBER_LOOK_MS.unsigned_abs());
-        let mut rounds = 0_u64;
         loop {
             let begun = self.clock.monotonic();
             self.round(writer, &mut watched).await?;
-            rounds = rounds.saturating_add(1);
-            looked.send_replace(watched.looked(rounds, begun));
+            looked.send_replace(watched.looked(begun));
             let spent = self.clock.monotonic().saturating_sub(begun);
             // One that has joined or got other addresses in the meantime is looked at soon.
             let is_unseen =

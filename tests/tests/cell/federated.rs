@@ -226,19 +226,26 @@ async fn a_cell_that_is_dark_or_refuses_holds_up_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_release_goes_from_a_canary_cell_outward_and_stops_by_itself() {
-    let federation = Federation::start().await;
-    let Federation { home, beta, gamma } = &federation;
+    let mut federation = Federation::start().await;
     let stages = "rollout: {stages: [{cells: [beta], prove: 1s, approve: true}]}";
     federation.run(&web(4, "a", &format!("{{split: weight, {stages}}}"))).await.ended(0);
 
     // The version works in the canary cell, and not in the next one.
     let bad = "overrides: {gamma: {task: {command: [sh, -c, 'exit 7']}}}";
-    let file = home.file("bad.yaml", &web(4, "b", &format!("{{split: weight, {stages}, {bad}}}")));
-    home.borough(&["federation", "job", "run", &file, "--detach"]).await.ended(0);
+    let file = federation.home.file("bad.yaml", &web(4, "b", &format!("{{split: weight, {stages}, {bad}}}")));
+    federation.home.borough(&["federation", "job", "run", &file, "--detach"]).await.ended(0);
     let waits = |job: &FederatedJob| job.release.clone().unwrap_or_default().waits;
     let asked = federation.until("a person is asked", |job| waits(job).contains("approve")).await;
     let versions = |job: &FederatedJob| -> Vec<u64> { job.parts.iter().map(|part| part.version).collect() };
     assert_eq!(versions(&asked), [2, 1]);
+
+    // Another leader goes on from there, and knows the version that the other cell has.
+    federation.home.control_kill();
+    federation.home.control_start().await;
+    let Federation { home, beta, gamma } = &federation;
+    gamma.borough(&["job", "scale", "web", "1", "--yes", "--detach"]).await.ended(0);
+    part_until(gamma, "what was promised", |part| part.is_some_and(|part| part.count == 2)).await;
+    assert_eq!(versions(&federation.job().await), [2, 1]);
     home.borough(&["federation", "job", "status", "web"]).await.ended(0).prints("rolling, stage 0");
     home.borough(&["federation", "job", "pause", "web"]).await.ended(0);
     federation.until("paused", |job| job.release.as_ref().is_some_and(|release| release.paused)).await;

@@ -12,12 +12,12 @@ use borough_proto::v1::order_federated_release_request::Order;
 use super::confirm::{Intent, confirm};
 use super::job::load_options;
 use super::list::list_page;
+use super::member::{home, home_missing_explained};
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{
     FederatedList, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop, FederatedTarget,
-    FederatedVerb, FederatedWait, FederationHome, Global,
+    FederatedVerb, FederatedWait, Global,
 };
-use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::{LoadedFederated, load_federated};
 use crate::output::{FederatedJobView, FederatedVersionView, Printer};
@@ -41,25 +41,13 @@ pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer)
     }
 }
 
-/// A client of the home of a federation.
-fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
-    Ok(connect::client(global)?.with_cell(home.federation.as_str()))
-}
-
 /// The failure of a call, with what to do if there is no such job, or no federation.
 fn explained(client: &Client, error: ClientError) -> Failure {
-    let is_unknown = error.code() == Some(tonic::Code::NotFound);
     let failure = Failure::from(error);
-    if !is_unknown {
-        return failure;
-    }
-    if failure.message().contains("federated job") {
+    if failure.code() == Code::NotFound && failure.message().contains("federated job") {
         return failure.with_hint("borough federation job list lists yours");
     }
-    let home = client.cell();
-    failure.with_hint(format!(
-        "the gateway serves no home of a federation named {home:?}; another name: --federation HOME"
-    ))
+    home_missing_explained(client, failure)
 }
 
 async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result<Code, Failure> {

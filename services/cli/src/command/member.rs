@@ -24,7 +24,7 @@ const ARGUMENTS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "LABEL"),
 const JOIN_ARGUMENTS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "--label"), ("member", "CELL")];
 
 /// A client of the home of a federation.
-fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
+pub(super) fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
     Ok(connect::client(global)?.with_cell(home.federation.as_str()))
 }
 
@@ -35,13 +35,17 @@ fn explained(client: &Client, error: ClientError) -> Failure {
 
 /// The same, with the arguments of a verb by the fields that they set.
 fn explained_as(client: &Client, error: ClientError, arguments: &[(&str, &str)]) -> Failure {
-    let is_unknown = error.code() == Some(tonic::Code::NotFound);
     let failure = Failure::from(error).with_fields_as(arguments);
-    if !is_unknown {
-        return failure;
-    }
-    if failure.message().contains("member cell") {
+    if failure.code() == Code::NotFound && failure.message().contains("member cell") {
         return failure.with_hint("borough cell members lists those of the federation");
+    }
+    home_missing_explained(client, failure)
+}
+
+/// A failure, with what to do if the gateway serves no home of that name.
+pub(super) fn home_missing_explained(client: &Client, failure: Failure) -> Failure {
+    if failure.code() != Code::NotFound {
+        return failure;
     }
     let home = client.cell();
     failure.with_hint(format!(

@@ -99,18 +99,9 @@ fn field_place(tree: &TreeNode, field: &str) -> Option<Position> {
 /// # Errors
 /// See [`JobFileError`]; everything that is wrong with the file, at once where that can be told.
 pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobFileError> {
-    let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
     let tree = tree_read(path, options).await?;
-    let read = JobSpec::from_file(&tree, &options.caller);
-    match (profile_problem(&tree), read) {
-        (None, Ok((spec, notes))) => Ok(LoadedFile { spec, notes, tree }),
-        (unknown, read) => {
-            let mut found = read.err().unwrap_or_default();
-            found.extend(unknown);
-            found.sort_by_key(|problem| problem.at);
-            Err(problems(found))
-        }
-    }
+    let (spec, notes) = profile_checked(path, &tree, JobSpec::from_file(&tree, &options.caller))?;
+    Ok(LoadedFile { spec, notes, tree })
 }
 
 /// A federated job as its file describes it.
@@ -127,9 +118,18 @@ pub struct LoadedFederated {
 /// As of [`load`].
 pub async fn load_federated(path: &Path, options: &LoadOptions) -> Result<LoadedFederated, JobFileError> {
     let tree = tree_read(path, options).await?;
-    let read = FederatedJob::from_file(&tree, &options.caller);
-    match (profile_problem(&tree), read) {
-        (None, Ok((job, notes))) => Ok(LoadedFederated { job, notes }),
+    let (job, notes) = profile_checked(path, &tree, FederatedJob::from_file(&tree, &options.caller))?;
+    Ok(LoadedFederated { job, notes })
+}
+
+/// What was read of a file, or all its problems with that of a scoring profile that no scheduler knows.
+fn profile_checked<T>(
+    path: &Path,
+    tree: &TreeNode,
+    read: Result<T, Vec<Problem>>,
+) -> Result<T, JobFileError> {
+    match (profile_problem(tree), read) {
+        (None, Ok(value)) => Ok(value),
         (unknown, read) => {
             let mut problems = read.err().unwrap_or_default();
             problems.extend(unknown);

@@ -4,7 +4,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::table::{Tabular, table};
-use super::text::time;
+use super::text::{time, word};
 use super::{Foreign, Style};
 
 /// A federated job.
@@ -14,7 +14,7 @@ pub(crate) struct FederatedJobView {
     user: Foreign,
     name: Foreign,
     /// `active`, `stopping` or `stopped`.
-    state: &'static str,
+    state: String,
     count: u32,
     version: u64,
     revision: u64,
@@ -43,7 +43,7 @@ pub(crate) struct FederatedReleaseView {
     version: u64,
     from: u64,
     /// `rolling`, `failed`, `reverting`, `reverted` or `done`.
-    phase: &'static str,
+    phase: String,
     /// From 0.
     stage: u32,
     paused: bool,
@@ -67,7 +67,7 @@ pub(crate) struct FederatedPartView {
     succeeded: u32,
     failed: u32,
     /// `rolling`, `done` or `failed`; empty before the first report of the cell.
-    rollout: &'static str,
+    rollout: String,
     /// 0: the cell has not reported yet.
     seen_ms: i64,
     problem: Foreign,
@@ -87,11 +87,7 @@ pub(crate) struct CellsReasonView {
 
 impl From<v1::FederatedJob> for FederatedJobView {
     fn from(job: v1::FederatedJob) -> Self {
-        let state = match job.state() {
-            v1::FederatedJobState::Stopping => "stopping",
-            v1::FederatedJobState::Stopped => "stopped",
-            v1::FederatedJobState::Active | v1::FederatedJobState::Unspecified => "active",
-        };
+        let state = word(job.state().as_str_name(), "FEDERATED_JOB_STATE_");
         Self {
             id: job.id.into(),
             user: job.user.into(),
@@ -127,13 +123,7 @@ impl From<v1::CellsReason> for CellsReasonView {
 
 impl From<v1::FederatedRelease> for FederatedReleaseView {
     fn from(release: v1::FederatedRelease) -> Self {
-        let phase = match release.phase() {
-            v1::ReleasePhase::Rolling | v1::ReleasePhase::Unspecified => "rolling",
-            v1::ReleasePhase::Failed => "failed",
-            v1::ReleasePhase::Reverting => "reverting",
-            v1::ReleasePhase::Reverted => "reverted",
-            v1::ReleasePhase::Done => "done",
-        };
+        let phase = word(release.phase().as_str_name(), "RELEASE_PHASE_");
         Self {
             version: release.version,
             from: release.from,
@@ -150,7 +140,7 @@ impl FederatedReleaseView {
     /// How far it is, if it is under way or has failed.
     fn text(&self) -> Option<String> {
         let Self { version, from, phase, stage, paused, failed, waits } = self;
-        if *phase == "done" {
+        if phase == "done" {
             return None;
         }
         let paused = if *paused { ", paused" } else { "" };
@@ -168,12 +158,9 @@ impl FederatedReleaseView {
 
 impl From<v1::FederatedPart> for FederatedPartView {
     fn from(part: v1::FederatedPart) -> Self {
-        let rollout = match part.rollout() {
-            v1::PartRollout::Unspecified => "",
-            v1::PartRollout::Rolling => "rolling",
-            v1::PartRollout::Done => "done",
-            v1::PartRollout::Failed => "failed",
-        };
+        let is_reported = part.rollout() != v1::PartRollout::Unspecified;
+        let rollout =
+            if is_reported { word(part.rollout().as_str_name(), "PART_ROLLOUT_") } else { String::new() };
         Self {
             cell: part.cell.into(),
             count: part.count,
@@ -211,7 +198,7 @@ impl FederatedPartView {
         if self.finished {
             return if self.failed > 0 { "has ended, with failures" } else { "has ended" }.to_owned();
         }
-        match self.rollout {
+        match self.rollout.as_str() {
             "failed" => "rollout failed".to_owned(),
             "rolling" => "rolling".to_owned(),
             _ if self.target < self.count => format!("{} move", self.count - self.target),
@@ -262,7 +249,7 @@ impl FederatedJobView {
     /// Whether the federation has done what the owner wants, as far as the cells have room.
     pub(crate) fn is_settled(&self) -> bool {
         let is_divided = self.divided_revision == self.revision;
-        match self.state {
+        match self.state.as_str() {
             "stopped" => true,
             "stopping" => false,
             _ => {
@@ -282,7 +269,7 @@ impl FederatedJobView {
     /// Why it does not get where its owner wants it, if that is for certain.
     pub(crate) fn failure_text(&self) -> Option<String> {
         let release = self.release.as_ref().filter(|release| release.version == self.version)?;
-        let is_over = matches!(release.phase, "failed" | "reverted");
+        let is_over = matches!(release.phase.as_str(), "failed" | "reverted");
         if !is_over || self.state != "active" || self.divided_revision < self.revision {
             return None;
         }
@@ -388,7 +375,7 @@ impl Tabular for FederatedJobView {
         let cells = vec![
             self.user.to_string(),
             self.name.to_string(),
-            self.state.to_owned(),
+            self.state.clone(),
             self.count.to_string(),
             self.healthy.to_string(),
             self.cells.to_string(),

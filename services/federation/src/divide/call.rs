@@ -11,14 +11,14 @@ use borough_model::federation::{
 };
 use borough_model::job::file::Problem;
 use borough_model::{FederatedJobId, Name};
-use borough_proto::convert::job_spec_to_message;
+use borough_proto::convert::{federated_job_id_from_text, job_spec_to_message};
 use borough_proto::v1;
 use futures::{StreamExt as _, stream};
 use tonic::Code;
 
 /// How long one call of a cell may take.
 const CALL_MAX: Duration = Duration::from_secs(4);
-/// Parts of one cell that are told together.
+/// Parts of one cell that are brought to it together.
 const TOLD_TOGETHER: usize = 16;
 
 /// A cell as the division calls it.
@@ -29,7 +29,7 @@ pub(super) struct CellCaller {
     pub(super) client: Client,
 }
 
-/// A part that a visit tells, with the version that it is told.
+/// What a visit says of a part: the promise, and the version that is assigned to it.
 #[derive(Clone)]
 pub(super) struct PartNotice {
     pub(super) job: Arc<FederatedJobRow>,
@@ -61,8 +61,8 @@ pub(super) struct Visited {
     pub(super) cell: Name,
     /// Absent: the cell did not answer.
     pub(super) parts: Option<Vec<PartVisited>>,
-    /// Jobs that are parts of a federated job, by its id, and that no told part is about.
-    pub(super) strays: Vec<(FederatedJobId, PartFound)>,
+    /// Jobs that are parts of a federated job, by its id, and that the visit said nothing about.
+    pub(super) strays: Vec<FederatedJobId>,
 }
 
 impl CellCaller {
@@ -130,11 +130,7 @@ impl CellCaller {
         });
         let told: Vec<_> = told.collect();
         let told = stream::iter(told).buffer_unordered(TOLD_TOGETHER).collect().await;
-        let strays = found
-            .values()
-            .filter(|job| !is_over(job))
-            .filter_map(|job| Some((owner_of(job)?, part_found(job))))
-            .collect();
+        let strays = found.values().filter(|job| !is_over(job)).filter_map(owner_of).collect();
         Visited { cell: self.cell, parts: Some(told), strays }
     }
 
@@ -190,8 +186,7 @@ impl CellCaller {
 }
 
 fn is_over(job: &v1::Job) -> bool {
-    use v1::JobState::{DependencyFailed, Failed, Stopped, Succeeded};
-    matches!(job.state(), Succeeded | Failed | Stopped | DependencyFailed)
+    job.state() == v1::JobState::Stopped || is_finished(job)
 }
 
 /// Whether it has ended by itself.
@@ -202,7 +197,7 @@ fn is_finished(job: &v1::Job) -> bool {
 
 fn owner_of(job: &v1::Job) -> Option<FederatedJobId> {
     let text = job.labels.get(FEDERATED_JOB_LABEL)?;
-    u64::from_str_radix(text.strip_prefix('f')?, 16).ok().map(FederatedJobId)
+    federated_job_id_from_text(FEDERATED_JOB_LABEL, text).ok()
 }
 
 fn found_job(job: &v1::Job) -> FoundJob {

@@ -9,12 +9,12 @@ use borough_kv::Database;
 use borough_model::federation::{
     CellFacts, CellLook, CellLooked, CellReach, CellRelease, CellsReason, FederatedJob, FederatedJobRow,
     FederatedPart, FederatedState, FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart,
-    ReleaseAction, ReleaseState, ReleaseWait, SettleOutcome, Split, SplitMode, SplitPolicy,
+    ReleaseAction, ReleasePhase, ReleaseState, ReleaseWait, SettleOutcome, Split, SplitMode, SplitPolicy,
     VersionAssignment, cell_facts, part_release, parts_lowered, parts_promised, release_step, room_deducted,
     settle_step, settlement_apply, settlement_of, split,
 };
 use borough_model::member::{MemberRow, MemberSeen};
-use borough_model::{FederatedJobId, Name};
+use borough_model::{FederatedJobId, Name, Resources};
 use borough_store::federated::{FederatedChange, federated_parts_each, federated_statuses_each};
 use borough_store::{CellSpace, StoreResult};
 use xxhash_rust::xxh3::Xxh3;
@@ -33,9 +33,20 @@ const RELEASE_STEPS_MAX: usize = 64;
 pub(super) struct MemberCells {
     pub(super) rows: BTreeMap<Name, Arc<MemberRow>>,
     pub(super) seen: Arc<BTreeMap<Name, MemberSeen>>,
+    /// Of the rows. Another one is a reason to divide again.
+    mark: u64,
 }
 
 impl MemberCells {
+    pub(super) fn new(rows: BTreeMap<Name, Arc<MemberRow>>, seen: Arc<BTreeMap<Name, MemberSeen>>) -> Self {
+        let mut hasher = Xxh3::new();
+        for row in rows.values() {
+            (row.id.0, row.cell.as_str(), row.cordoned, row.draining).hash(&mut hasher);
+            row.labels.hash(&mut hasher);
+        }
+        Self { rows, seen, mark: hasher.finish() }
+    }
+
     /// Whether the last look at a cell brought a report.
     pub(super) fn is_heard(&self, cell: &Name) -> bool {
         self.rows.contains_key(cell) && self.seen.get(cell).is_some_and(|seen| seen.problem.is_none())
@@ -60,16 +71,6 @@ impl MemberCells {
         let since_ms = problem.map_or(now_ms, |problem| problem.since_ms);
         CellReach::Unreachable { for_ms: u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0) }
     }
-
-    /// Another one is a reason to divide again.
-    fn mark(&self) -> u64 {
-        let mut hasher = Xxh3::new();
-        for row in self.rows.values() {
-            (row.id.0, row.cell.as_str(), row.cordoned, row.draining).hash(&mut hasher);
-            row.labels.hash(&mut hasher);
-        }
-        hasher.finish()
-    }
 }
 
 /// One federated job.
@@ -81,8 +82,28 @@ pub(super) struct LedJob {
     pub(super) is_asked: bool,
     /// Not before then, by the monotonic clock, is it divided again for tasks without a cell.
     pub(super) retry_at: Duration,
-    /// Versions that parts are told, besides the newest.
-    pub(super) versions: BTreeMap<u64, Arc<FederatedJob>>,
+    /// Versions that are assigned to parts, and the newest, with the revision of the row that it is from.
+    versions: BTreeMap<u64, Arc<FederatedJob>>,
+    newest_of: u64,
+}
+
+/// What a cell is asked about its room for a job.
+pub(super) struct RoomAsk {
+    pub(super) cell: Name,
+    pub(super) spec: Arc<FederatedJob>,
+    /// Tasks that it has.
+    pub(super) has: u32,
+    /// How many more could be wanted of it.
+    pub(super) most: u32,
+}
+
+/// What the federated jobs have of a cell.
+#[derive(Default)]
+struct CellLoad<'l> {
+    /// Amounts of tasks that were promised and are not seen there yet, each with the number of tasks.
+    promised: Vec<(&'l Resources, u32)>,
+    /// The jobs of one user that have tasks there.
+    jobs: BTreeSet<Name>,
 }
 
 /// All federated jobs, by id.
@@ -92,17 +113,6 @@ pub(super) struct LedJobs {
 }
 
 impl LedJobs {
-    /// Reads what was promised, in transactions of a bounded size.
-    pub(super) async fn load(db: &Database, space: &CellSpace) -> StoreResult<Promised> {
-        let mut promised = Promised::default();
-        federated_parts_each(db, space, |job, part| {
-            promised.parts.entry(job).or_default().insert(part.cell.clone(), part);
-        })
-        .await?;
-        federated_statuses_each(db, space, |job, status| drop(promised.statuses.insert(job, status))).await?;
-        Ok(promised)
-    }
-
     /// Takes over the rows as they are now. A job that is gone is forgotten.
     pub(super) fn refresh(
         &mut self,
@@ -112,58 +122,59 @@ impl LedJobs {
         let ids: BTreeSet<FederatedJobId> = rows.values().map(|row| row.id).collect();
         self.jobs.retain(|id, _| ids.contains(id));
         for row in rows.values() {
-            match self.jobs.get_mut(&row.id) {
-                Some(job) => job.row = Arc::clone(row),
-                None => {
-                    let job = LedJob {
-                        row: Arc::clone(row),
-                        parts: promised.parts.remove(&row.id).unwrap_or_default(),
-                        status: promised.statuses.remove(&row.id).unwrap_or_default(),
-                        is_asked: false,
-                        retry_at: Duration::ZERO,
-                        versions: BTreeMap::new(),
-                    };
-                    self.jobs.insert(row.id, job);
-                }
-            }
+            let job = self.jobs.entry(row.id).or_insert_with(|| LedJob {
+                row: Arc::clone(row),
+                parts: promised.parts.remove(&row.id).unwrap_or_default(),
+                status: promised.statuses.remove(&row.id).unwrap_or_default(),
+                is_asked: false,
+                retry_at: Duration::ZERO,
+                versions: BTreeMap::new(),
+                newest_of: 0,
+            });
+            job.row_set(row);
         }
     }
 
-    /// The federated jobs of a user that have tasks in a cell, by name.
-    fn jobs_in(&self, user: &Name, cell: &Name) -> BTreeSet<Name> {
-        let of_user = self.jobs.values().filter(|job| job.row.user() == user);
-        let there = of_user.filter(|job| job.parts.get(cell).is_some_and(|part| part.count > 0));
-        there.map(|job| job.row.name().clone()).collect()
+    /// The ids of the jobs by user and name.
+    pub(super) fn ids(&self) -> BTreeMap<(Name, Name), FederatedJobId> {
+        let key = |row: &FederatedJobRow| (row.user().clone(), row.name().clone());
+        self.jobs.values().map(|job| (key(&job.row), job.row.id)).collect()
     }
 
-    /// What is known of each cell for a job that asked for room at `asked_ms`. What was promised to others since, or
-    /// has not been seen since it arrived, is taken off.
-    pub(super) fn facts(
-        &self,
-        job: &LedJob,
-        cells: &MemberCells,
-        rooms: &CellRooms,
-        asked_ms: i64,
-    ) -> Vec<CellFacts> {
-        let amounts = &job.row.spec.job.task.resources;
-        let facts = cells.rows.values().map(|member| {
-            let cell = &member.cell;
-            let others = self.jobs.values().filter(|other| other.row.id != job.row.id);
-            let promised = others.filter_map(|other| {
-                let part = other.parts.get(cell)?;
+    /// What the jobs other than `job` have of each cell. What was promised since `asked_ms`, or has not been seen since
+    /// it arrived, counts as promised.
+    fn loads(&self, job: &LedJob, asked_ms: i64) -> BTreeMap<&Name, CellLoad<'_>> {
+        let mut loads: BTreeMap<&Name, CellLoad<'_>> = BTreeMap::new();
+        for other in self.jobs.values().filter(|other| other.row.id != job.row.id) {
+            let is_of_user = other.row.user() == job.row.user();
+            for (cell, part) in &other.parts {
+                let load = loads.entry(cell).or_default();
+                if is_of_user && part.count > 0 {
+                    load.jobs.insert(other.row.name().clone());
+                }
                 let seen = part.seen.as_ref();
                 let is_open = !part.is_arrived()
                     || part.promised_ms >= asked_ms
                     || seen.is_none_or(|seen| seen.at_ms < part.promised_ms);
-                let there = seen.map_or(0, |seen| seen.running);
-                is_open.then(|| (&other.row.spec.job.task.resources, part.count.saturating_sub(there)))
-            });
-            let room = rooms.get(cell).copied().flatten();
-            let room = room.map(|room| room_deducted(room, amounts, promised));
-            let (seen, part) = (cells.seen.get(cell), job.parts.get(cell));
-            let mut facts = cell_facts(member, seen, part, room, self.jobs_in(job.row.user(), cell));
-            facts.jobs.remove(job.row.name());
-            facts
+                if is_open {
+                    let there = seen.map_or(0, |seen| seen.running);
+                    let open = part.count.saturating_sub(there);
+                    load.promised.push((&other.row.spec.job.task.resources, open));
+                }
+            }
+        }
+        loads
+    }
+
+    /// What is known of each cell for a job that asked for room. What was promised to others is taken off.
+    fn facts(&self, job: &LedJob, cells: &MemberCells, rooms: &Rooms) -> Vec<CellFacts> {
+        let amounts = &job.row.spec.job.task.resources;
+        let mut loads = self.loads(job, rooms.asked_ms);
+        let facts = cells.rows.values().map(|member| {
+            let CellLoad { promised, jobs } = loads.remove(&member.cell).unwrap_or_default();
+            let room = rooms.by_cell.get(&member.cell).copied().flatten();
+            let room = room.map(|room| room_deducted(room, amounts, promised.into_iter()));
+            cell_facts(member, cells.seen.get(&member.cell), job.parts.get(&member.cell), room, jobs)
         });
         facts.collect()
     }
@@ -199,7 +210,7 @@ impl LedJobs {
         rooms: &Rooms,
         now_ms: i64,
     ) -> FederatedChange {
-        let facts = self.facts(job, cells, &rooms.by_cell, rooms.asked_ms);
+        let facts = self.facts(job, cells, rooms);
         let spec = &job.row.spec;
         let count = if job.row.state == FederatedState::Active { spec.job.count } else { 0 };
         let division = split(&spec.federation, count, &facts, SplitMode::Again);
@@ -207,7 +218,7 @@ impl LedJobs {
         // A cell that has left the federation is nobody's to tell. Its job goes on there.
         parts.retain(|part| cells.rows.contains_key(&part.cell));
         let gone = job.parts.keys().filter(|cell| !cells.rows.contains_key(*cell)).cloned().collect();
-        let status = status_of(job, &division, cells.mark(), now_ms);
+        let status = status_of(job, &division, cells.mark, now_ms);
         FederatedChange { parts, gone, status: Some(status) }
     }
 }
@@ -229,6 +240,19 @@ pub(super) struct Promised {
     statuses: BTreeMap<FederatedJobId, FederatedStatus>,
 }
 
+impl Promised {
+    /// Reads it, in transactions of a bounded size.
+    pub(super) async fn load(db: &Database, space: &CellSpace) -> StoreResult<Self> {
+        let mut promised = Self::default();
+        federated_parts_each(db, space, |job, part| {
+            promised.parts.entry(job).or_default().insert(part.cell.clone(), part);
+        })
+        .await?;
+        federated_statuses_each(db, space, |job, status| drop(promised.statuses.insert(job, status))).await?;
+        Ok(promised)
+    }
+}
+
 fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> FederatedStatus {
     let mut by_words: BTreeMap<String, Vec<Name>> = BTreeMap::new();
     for verdict in &division.cells {
@@ -246,6 +270,29 @@ fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> F
 }
 
 impl LedJob {
+    fn row_set(&mut self, row: &Arc<FederatedJobRow>) {
+        self.row = Arc::clone(row);
+        if self.newest_of != row.revision {
+            self.newest_of = row.revision;
+            self.versions.insert(row.version, Arc::new(row.spec.clone()));
+        }
+    }
+
+    /// Whether nothing follows without a report or an order. It is asked of each job again and again.
+    fn is_quiet(&self) -> bool {
+        let FederatedStatus { release, release_wait, ordered, kept, .. } = &self.status;
+        let version = self.row.version;
+        let is_proven = release.as_ref().is_some_and(|release| {
+            release.phase == ReleasePhase::Done && release.version == version && release_wait.is_none()
+        });
+        let is_ordered = self.row.order.is_none_or(|order| order.number == *ordered);
+        let is_quiet = |part: &FederatedPart| {
+            let is_settled = part.failed_over_ms.is_none() && part.own.is_none();
+            part.version == version && part.target == part.count && is_settled
+        };
+        is_proven && is_ordered && kept.is_none() && self.parts.values().all(is_quiet)
+    }
+
     /// Whether its tasks have to be divided now.
     pub(super) fn is_due(&self, cells: &MemberCells, now: Duration) -> bool {
         let is_back = |part: &FederatedPart| part.failed_over_ms.is_some() && cells.is_heard(&part.cell);
@@ -254,7 +301,7 @@ impl LedJob {
         if self.is_asked || self.row.state == FederatedState::Stopped || is_settling {
             return false;
         }
-        let is_other = self.status.divided != self.row.revision || self.status.members_mark != cells.mark();
+        let is_other = self.status.divided != self.row.revision || self.status.members_mark != cells.mark;
         let has_problem = self.parts.values().any(|part| part.problem.is_some() && !part.is_arrived());
         is_other || ((self.status.unplaced > 0 || has_problem) && now >= self.retry_at)
     }
@@ -271,6 +318,9 @@ impl LedJob {
         heard_ms: impl Fn(&Name) -> u64,
         now_ms: i64,
     ) -> FederatedChange {
+        if self.is_quiet() {
+            return FederatedChange::default();
+        }
         let heard = |cell: &Name| cells.is_heard(cell);
         let mut status = self.status.clone();
         let settlement = settlement_of(&self.row, &self.parts, status.kept, heard, heard_ms, now_ms);
@@ -339,19 +389,20 @@ impl LedJob {
         parts.into_values().filter(|part| self.parts.get(&part.cell) != Some(part)).collect()
     }
 
-    /// The cells to ask, each with what it has and how many more could be wanted of it.
-    pub(super) fn asked(&self, cells: &MemberCells) -> Vec<(Name, u32, u32, u64)> {
+    /// The cells to ask for room.
+    pub(super) fn asked(&self, cells: &MemberCells) -> Vec<RoomAsk> {
         if self.row.state != FederatedState::Active {
             return Vec::new();
         }
         let (spec, count) = (&self.row.spec.federation, self.row.spec.job.count);
         let open =
             cells.rows.values().filter(|row| !row.cordoned && !row.draining && cells.is_heard(&row.cell));
-        let ask = open.map(|row| {
+        let ask = open.filter_map(|row| {
             let part = self.parts.get(&row.cell).filter(|part| part.count > 0);
             let has = part.map_or(0, |part| part.count);
             let most = spec.max_of(&row.cell).unwrap_or(u32::MAX).min(count).saturating_sub(has);
-            (row.cell.clone(), has, most, part.map_or(self.row.version, |part| part.version))
+            let spec = self.version(part.map_or(self.row.version, |part| part.version))?;
+            Some(RoomAsk { cell: row.cell.clone(), spec, has, most })
         });
         ask.collect()
     }
@@ -363,18 +414,25 @@ impl LedJob {
         Some(PartNotice { job: Arc::clone(&self.row), part, spec })
     }
 
-    /// A version, if it is known here.
-    pub(super) fn version(&self, version: u64) -> Option<Arc<FederatedJob>> {
-        if version == self.row.version || version == 0 {
-            return Some(Arc::new(self.row.spec.clone()));
-        }
+    /// A version, if it is known here. A part that never had tasks has none.
+    fn version(&self, version: u64) -> Option<Arc<FederatedJob>> {
+        let version = if version == 0 { self.row.version } else { version };
         self.versions.get(&version).cloned()
     }
 
-    /// The versions that are told to a cell and are not known here.
+    /// The versions that are assigned to a cell and are not known here.
     pub(super) fn versions_missing(&self) -> BTreeSet<u64> {
-        let told = self.parts.values().map(|part| part.version);
-        told.filter(|version| self.version(*version).is_none()).collect()
+        let assigned = self.parts.values().map(|part| part.version);
+        assigned.filter(|version| *version > 0 && !self.versions.contains_key(version)).collect()
+    }
+
+    /// Takes over a version. Those that no cell has any more are forgotten.
+    pub(super) fn version_put(&mut self, version: u64, spec: FederatedJob) {
+        let newest = self.row.version;
+        let parts = &self.parts;
+        self.versions
+            .retain(|known, _| *known == newest || parts.values().any(|part| part.version == *known));
+        self.versions.insert(version, Arc::new(spec));
     }
 
     /// The part after a visit. `None`: nothing that is worth a record has changed.

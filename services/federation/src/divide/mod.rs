@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::federation::{
-    FailoverOutcome, FederatedPart, FederatedState, FederationWatch, failover_decide, part_failed_over,
+    FailoverOutcome, FederatedPart, FederatedState, FederatedStatus, FederationWatch, failover_decide,
+    part_failed_over,
 };
 use borough_model::member::MemberSeen;
 use borough_model::{FederatedJobId, Name};
@@ -29,11 +30,11 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use self::call::{CellCaller, Visited};
-use self::led::{CellRooms, LedJobs, MemberCells, RETRY, Rooms};
+use self::led::{CellRooms, LedJob, LedJobs, MemberCells, Promised, RETRY, RoomAsk, Rooms};
 use crate::lead::Federation;
 use crate::look::MemberGateways;
 
-/// Each cell with parts is visited so often, also when nothing is to be told.
+/// Each cell is visited so often, also when nothing is to be said.
 const VISIT_INTERVAL: Duration = Duration::from_secs(5);
 /// A cell that did not answer is visited again after so long.
 const VISIT_AGAIN: Duration = Duration::from_secs(1);
@@ -43,10 +44,8 @@ const RECORD_JOBS: usize = 32;
 /// What a round of looks has brought, for the division.
 #[derive(Clone, Default)]
 pub(crate) struct LookedMembers {
-    /// Counts the rounds of this term; 0: there was none yet.
-    pub(crate) rounds: u64,
-    /// When the round began, by the monotonic clock.
-    pub(crate) begun: Duration,
+    /// When the round began, by the monotonic clock; absent: there was none yet.
+    pub(crate) begun: Option<Duration>,
     pub(crate) seen: Arc<BTreeMap<Name, MemberSeen>>,
     pub(crate) gateways: BTreeMap<Name, MemberGateways>,
 }
@@ -64,7 +63,7 @@ struct Division<'f> {
     looked: LookedMembers,
     cells: MemberCells,
     led: LedJobs,
-    promised: led::Promised,
+    promised: Promised,
     /// The looks of this term, for failovers.
     watch: FederationWatch,
     /// Since when a cell is heard, by the monotonic clock.
@@ -83,7 +82,7 @@ impl Federation {
         writer: &LeaseWriter,
         mut looked: watch::Receiver<LookedMembers>,
     ) -> StoreResult<Infallible> {
-        let promised = LedJobs::load(&self.db, &self.config.space).await?;
+        let promised = Promised::load(&self.db, &self.config.space).await?;
         let mut division = Division {
             federation: self,
             writer,
@@ -103,7 +102,8 @@ impl Federation {
             division.refresh(now_looked);
             division.failovers_begin().await?;
             division.settle_all().await?;
-            division.asks_begin().await?;
+            division.versions_read().await?;
+            division.asks_begin();
             division.visits_begin();
             let pause = division.pause();
             tokio::select! {
@@ -132,19 +132,19 @@ impl Division<'_> {
 
     /// Takes over what the mirror and the looks know.
     fn refresh(&mut self, looked: LookedMembers) {
-        let is_new = looked.rounds != self.looked.rounds;
+        let round = looked.begun.filter(|_| looked.begun != self.looked.begun);
         self.looked = looked;
         let (members, rows) =
             self.federation.mirror.read(|state| (state.members().clone(), state.federated_jobs().clone()));
-        self.cells = MemberCells { rows: members, seen: Arc::clone(&self.looked.seen) };
+        self.cells = MemberCells::new(members, Arc::clone(&self.looked.seen));
         self.led.refresh(&rows, &mut self.promised);
         let now = self.now();
         self.heard_since.retain(|cell, _| self.cells.is_heard(cell));
         for cell in self.cells.rows.keys().filter(|cell| self.cells.is_heard(cell)) {
             self.heard_since.entry(cell.clone()).or_insert(now);
         }
-        if is_new {
-            self.watch.round(&self.cells.looks(), millis(self.looked.begun));
+        if let Some(begun) = round {
+            self.watch.round(&self.cells.looks(), millis(begun));
         }
         let open =
             self.led.jobs.values().flat_map(|job| job.parts.values()).filter(|part| !part.is_arrived());
@@ -180,22 +180,28 @@ impl Division<'_> {
             return Ok(());
         }
         let (now, now_ms) = (millis(self.now()), self.now_ms());
+        let ids: BTreeMap<(Name, Name), FederatedJobId> = self.led.ids();
+        // A job may lose several cells at once.
+        let mut after: BTreeMap<FederatedJobId, BTreeMap<Name, FederatedPart>> = BTreeMap::new();
         let begins = failover_decide(&self.watch, &parts, now).into_iter();
         for verdict in begins.filter(|verdict| verdict.outcome == FailoverOutcome::Begins) {
-            let of = (&verdict.user, &verdict.job);
-            let job = self.led.jobs.values_mut().find(|job| (job.row.user(), job.row.name()) == of);
-            let Some(job) = job else { continue };
-            let (id, cell) = (job.row.id, verdict.cell);
-            tracing::warn!(job = %id, %cell, "the tasks of a silent cell go to others");
-            let mut status = job.status.clone();
-            // It is divided again.
-            status.divided = 0;
-            let parts = part_failed_over(&job.parts, &cell, now_ms);
-            self.watch.failover_begins(cell, now);
-            let change = FederatedChange { parts, status: Some(status), ..FederatedChange::default() };
-            self.record(vec![(id, change)]).await?;
+            let id = ids.get(&(verdict.user, verdict.job));
+            let Some(job) = id.and_then(|id| self.led.jobs.get(id)) else { continue };
+            tracing::warn!(job = %job.row.id, cell = %verdict.cell, "the tasks of a silent cell go to others");
+            let parts = after.entry(job.row.id).or_insert_with(|| job.parts.clone());
+            for part in part_failed_over(parts, &verdict.cell, now_ms) {
+                parts.insert(part.cell.clone(), part);
+            }
+            self.watch.failover_begins(verdict.cell, now);
         }
-        Ok(())
+        let changes = after.into_iter().filter_map(|(id, parts)| {
+            let job = self.led.jobs.get(&id)?;
+            let parts = parts.into_values().filter(|part| job.parts.get(&part.cell) != Some(part)).collect();
+            // It is divided again.
+            let status = Some(FederatedStatus { divided: 0, ..job.status.clone() });
+            Some((id, FederatedChange { parts, status, ..FederatedChange::default() }))
+        });
+        self.record(changes.collect()).await
     }
 
     /// Steps that follow from what is known, without a call: what may end now, what is settled of cells that are back,
@@ -264,19 +270,17 @@ impl Division<'_> {
     }
 
     /// Asks cells how much room they have for each job that has to be divided.
-    async fn asks_begin(&mut self) -> StoreResult<()> {
-        let now = self.now();
+    fn asks_begin(&mut self) {
+        let (now, asked_ms) = (self.now(), self.now_ms());
         let due = self.led.jobs.values().filter(|job| job.is_due(&self.cells, now));
         let due: Vec<FederatedJobId> = due.map(|job| job.row.id).collect();
         for id in due {
-            self.versions_read(id).await?;
-            let asked_ms = self.now_ms();
             let Some(job) = self.led.jobs.get(&id) else { continue };
             let asks: Vec<_> = job
                 .asked(&self.cells)
                 .into_iter()
-                .filter_map(|(cell, has, most, version)| {
-                    let (caller, spec) = (self.caller(&cell)?, job.version(version)?);
+                .filter_map(|RoomAsk { cell, spec, has, most }| {
+                    let caller = self.caller(&cell)?;
                     Some(async move { (cell, caller.room(id, &spec, has, most).await) })
                 })
                 .collect();
@@ -290,18 +294,22 @@ impl Division<'_> {
                 (job.is_asked, job.retry_at) = (true, now.saturating_add(RETRY));
             }
         }
-        Ok(())
     }
 
-    /// Reads the versions that cells are told and that are not known yet.
-    async fn versions_read(&mut self, id: FederatedJobId) -> StoreResult<()> {
-        let missing = self.led.jobs.get(&id).map(led::LedJob::versions_missing).unwrap_or_default();
+    /// Reads the versions that are assigned to cells and are not known yet: without them no visit can say what a cell
+    /// is to have.
+    async fn versions_read(&mut self) -> StoreResult<()> {
         let space = &self.federation.config.space;
-        for version in missing {
+        let missing = |(id, job): (&FederatedJobId, &LedJob)| {
+            let id = *id;
+            job.versions_missing().into_iter().map(move |version| (id, version)).collect::<Vec<_>>()
+        };
+        let missing: Vec<_> = self.led.jobs.iter().flat_map(missing).collect();
+        for (id, version) in missing {
             let read = |tx| async move { federated_version(&tx, space, id, version).await };
             let found = self.writer.run("federated_version", read).await?;
             if let (Some(found), Some(job)) = (found, self.led.jobs.get_mut(&id)) {
-                job.versions.insert(version, Arc::new(found.spec));
+                job.version_put(version, found.spec);
             }
         }
         Ok(())
@@ -363,14 +371,12 @@ impl Division<'_> {
                 changes.push((id, FederatedChange { parts: vec![part], ..FederatedChange::default() }));
             }
         }
-        for (id, _) in strays {
-            // A part that nobody promised, such as one that a former leader has told too late: it is taken back.
+        for id in strays {
+            // A part that nobody promised, such as one that a former leader has asked for too late: it is taken back.
             let Some(job) = self.led.jobs.get(&id).filter(|job| !job.parts.contains_key(&cell)) else {
                 continue;
             };
-            let mut part = FederatedPart::new(cell.clone());
-            part.promise(1, 0, job.row.version, now_ms);
-            part.promise(0, 0, job.row.version, now_ms);
+            let part = FederatedPart::unwanted(cell.clone(), job.row.version, now_ms);
             changes.push((id, FederatedChange { parts: vec![part], ..FederatedChange::default() }));
             is_open = true;
         }

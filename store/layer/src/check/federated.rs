@@ -1,4 +1,4 @@
-//! Checks federated jobs: each row has the name of its key and an id of its own, its newest version is kept, and what
+//! Checks federated jobs: each row has the name of its key and an id of its own, and its newest version is kept. What
 //! was promised is of a known job and adds up.
 
 use std::collections::BTreeMap;

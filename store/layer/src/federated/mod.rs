@@ -32,14 +32,8 @@ pub struct FederatedSubmitted {
     pub changed: bool,
 }
 
-/// Which job a change is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct FederatedExpected {
-    /// Its revision; 0: any.
-    pub revision: u64,
-}
-
-/// Adds a federated job as `new`, or changes the one that has the name. The same again changes nothing.
+/// Adds a federated job as `new`, or changes the one that has the name. The same again changes nothing. A change for
+/// another revision than `expected` is refused; 0: any.
 ///
 /// # Errors
 /// The job cannot be admitted, is at another revision than expected, or is being stopped.
@@ -48,18 +42,18 @@ pub async fn federated_submit(
     changes: &mut ChangeSet,
     new: FederatedJobId,
     spec: &FederatedJob,
-    expected: FederatedExpected,
+    expected: u64,
 ) -> StoreResult<FederatedSubmitted> {
     spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
     let key = FederatedJobKey { user: spec.job.user.clone(), name: spec.job.name.clone() };
     let known = keys::read(tx, changes.space(), &key).await?;
     let revision =
         known.as_ref().filter(|row| row.state != FederatedState::Stopped).map_or(0, |row| row.revision);
-    if expected.revision != 0 && expected.revision != revision {
+    if expected != 0 && expected != revision {
         let what = format!("federated job {}/{}", key.user, key.name);
         let by = known.as_ref().map(|row| &row.changed_by);
         let look = format!("borough federation job status {}", key.name);
-        return Err(StoreError::overtaken(&what, expected.revision, revision, by, &look));
+        return Err(StoreError::overtaken(&what, expected, revision, by, &look));
     }
     let before = match known {
         Some(row) if row.state == FederatedState::Stopping => return Err(stopping(&row)),
@@ -133,7 +127,7 @@ pub async fn federated_scale(
     let before = federated_get(tx, changes.space(), user, name).await?;
     let mut spec = before.spec.clone();
     spec.job.count = count;
-    let expected = FederatedExpected { revision: before.revision };
+    let expected = before.revision;
     match before.state {
         FederatedState::Active => {}
         FederatedState::Stopping => return Err(stopping(&before)),

@@ -42,7 +42,7 @@ impl TestCell {
         spec: &FederatedJob,
         revision: u64,
     ) -> StoreResult<FederatedSubmitted> {
-        let (new, expected) = (FederatedJobId(number), FederatedExpected { revision });
+        let (new, expected) = (FederatedJobId(number), revision);
         self.federated(number.into(), async |tx, changes| {
             federated_submit(tx, changes, new, spec, expected).await
         })

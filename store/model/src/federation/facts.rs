@@ -101,8 +101,8 @@ pub fn cell_facts(
     }
 }
 
-/// How many tasks with `amounts` the room of a cell still has, after others that were promised to it and have not
-/// arrived: each with its amounts and how many they are. The dimension that they take most of decides.
+/// How many tasks with `amounts` the room of a cell still has after others. `promised`: tasks that were promised to the
+/// cell and have not arrived, each amounts with a number of tasks. The dimension that they take most of decides.
 pub fn room_deducted<'a>(
     room: u32,
     amounts: &Resources,

@@ -1,8 +1,8 @@
 //! Federated jobs: what their owner says of cells, and how their tasks are divided among them.
 //!
 //! [`FederationSpec`] is the `federation` part of a job file, and [`split`] divides the tasks. [`failover_decide`] says
-//! when a silent cell is given up, [`settle_step`] what stays when it is back, and [`release_step`] which cells get a
-//! new version next. All here is pure: the caller asks the cells, and records and carries out what is decided.
+//! when a silent cell is given up, and [`settle_step`] what stays when it is back. [`release_step`] says which cells get
+//! a new version next. All here is pure: the caller asks the cells, and records and carries out what is decided.
 
 mod check;
 mod facts;

@@ -32,13 +32,13 @@ class FederatedJobState(OpenEnum):
     ACTIVE = 1
     """Its tasks are divided among cells."""
     STOPPING = 2
-    """Each of its cells is told to stop it."""
+    """Each of its cells is to stop it."""
     STOPPED = 3
     """No cell has it any more."""
 
 
 class PartRollout(OpenEnum):
-    """How far a cell is with the version that it was told."""
+    """How far a cell is with the version that is assigned to it."""
 
     UNSPECIFIED = 0
     ROLLING = 1
@@ -88,7 +88,7 @@ class FederatedPart(Record):
     target: int = 0
     """Tasks that it keeps once those that replace the others are healthy elsewhere; at most `count`."""
     version: int = 0
-    """The version that it is told."""
+    """The version that is assigned to it."""
     arrived: bool = False
     """Whether it has taken the last promise."""
     job_id: str = ""

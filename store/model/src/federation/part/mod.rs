@@ -24,7 +24,7 @@ pub struct FederatedPart {
     /// Tasks that it keeps once those that replace the others are healthy elsewhere: at most `count`.
     #[n(2)]
     pub target: u32,
-    /// The version of the job that it is told.
+    /// The version of the job that is assigned to it.
     #[n(3)]
     pub version: u64,
     /// Counts the promises.
@@ -89,7 +89,7 @@ pub struct PartSeen {
     pub finished: bool,
 }
 
-/// How far a cell is with the version that it was told.
+/// How far a cell is with the version that is assigned to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum PartRollout {
@@ -131,6 +131,11 @@ impl FederatedPart {
             failed_over_ms: None,
             own: None,
         }
+    }
+
+    /// A part that its cell has and that nobody promised: the cell is to give it up.
+    pub fn unwanted(cell: Name, version: u64, now_ms: i64) -> Self {
+        Self { version, promise: 1, promised_ms: now_ms, ..Self::new(cell) }
     }
 
     /// Promises other numbers or another version. The same again is no promise.

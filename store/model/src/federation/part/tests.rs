@@ -65,6 +65,9 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
     promised.promise(5, 5, 1, 6);
     let before = found(Some(JOB), 3, 3);
     assert_eq!(part_step(JOB, &promised, Some(&before)), PartStep::Submit { expected: Some(before.clone()) });
+    let stray = FederatedPart::unwanted(name("a"), 1, 6);
+    assert!(!stray.is_arrived() && !stray.is_over());
+    assert_eq!(part_step(JOB, &stray, Some(&before)), PartStep::Stop { id: "j1".to_owned() });
     promised.promise(0, 0, 1, 7);
     assert_eq!(part_step(JOB, &promised, Some(&before)), PartStep::Stop { id: "j1".to_owned() });
     assert_eq!(part_step(JOB, &promised, None), PartStep::Rest);

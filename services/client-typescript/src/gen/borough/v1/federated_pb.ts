@@ -42,7 +42,7 @@ export type FederatedPart = Message<"borough.v1.FederatedPart"> & {
   target: number;
 
   /**
-   * The version that it is told.
+   * The version that is assigned to it.
    *
    * @generated from field: uint64 version = 4;
    */
@@ -940,7 +940,7 @@ export enum FederatedJobState {
   ACTIVE = 1,
 
   /**
-   * Each of its cells is told to stop it.
+   * Each of its cells is to stop it.
    *
    * @generated from enum value: FEDERATED_JOB_STATE_STOPPING = 2;
    */
@@ -961,7 +961,7 @@ export const FederatedJobStateSchema: GenEnum<FederatedJobState> = /*@__PURE__*/
   enumDesc(file_borough_v1_federated, 0);
 
 /**
- * How far a cell is with the version that it was told.
+ * How far a cell is with the version that is assigned to it.
  *
  * @generated from enum borough.v1.PartRollout
  */
