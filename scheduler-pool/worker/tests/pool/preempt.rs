@@ -225,8 +225,13 @@ async fn agents(cell: &Cell) {
 
 #[test]
 fn gangs_that_wait_for_their_victims_come_together_or_not_at_all_whatever_happens() {
-    let (mut waited, mut released) = (0, 0);
-    for seed in seeds(6) {
+    let (mut waited, mut released, mut rounds) = (0, 0, 0);
+    for seed in seeds(30) {
+        // What a seed meets also depends on how the machine runs the planner's threads. So go on until enough is met.
+        if rounds >= 6 && waited > 12 && released > 3 {
+            break;
+        }
+        rounds += 1;
         in_simulated_time(async {
             let slow = FaultPlan {
                 commit_slow: 0.5,
