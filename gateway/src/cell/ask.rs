@@ -182,6 +182,7 @@ methods! {
     "MemberService/RemoveMember" = RemoveMemberRequest: ADMINISTER, cell, nobody, member;
 
     "FederatedService/RunFederatedJob" = RunFederatedJobRequest: CHANGE, cell, |request| &request.user, federated_job;
+    "FederatedService/PlanFederatedJob" = PlanFederatedJobRequest: SEE, cell, |request| &request.user, federated_job;
     "FederatedService/ListFederatedJobs" = ListFederatedJobsRequest: SEE, cell, |request| &request.user;
     "FederatedService/GetFederatedJob" = GetFederatedJobRequest: SEE, cell, |request| &request.user, federated_job;
     "FederatedService/ScaleFederatedJob" = ScaleFederatedJobRequest: CHANGE, cell, |request| &request.user,

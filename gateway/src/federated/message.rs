@@ -54,6 +54,7 @@ pub(super) fn job_message(row: &FederatedJobRow, divided: &Divided) -> v1::Feder
         reasons: status.reasons.iter().map(reason).collect(),
         divided_ms: status.at_ms,
         release: status.release.as_ref().map(|release| release_message(release, status)),
+        holds: status.holds.iter().map(reason).collect(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! cell: a federation process divides the tasks, and the store of the home has what it promised and saw.
 
 mod message;
+mod plan;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -45,9 +46,9 @@ impl FederatedServer {
 }
 
 /// The job of a request: its file names the same user and the same name.
-fn job_read(request: &v1::RunFederatedJobRequest) -> Result<FederatedJob, Status> {
-    let (user, name) = names_read(&request.user, &request.name)?;
-    let file: serde_json::Value = serde_json::from_str(&request.job_file).map_err(|error| {
+fn job_read(user: &str, name: &str, job_file: &str) -> Result<FederatedJob, Status> {
+    let (user, name) = names_read(user, name)?;
+    let file: serde_json::Value = serde_json::from_str(job_file).map_err(|error| {
         let accepted = "a job file as JSON, with its federation part";
         status_from_field(&FieldRefused::new("job_file", error.to_string(), accepted))
     })?;
@@ -124,7 +125,7 @@ impl FederatedService for FederatedServer {
     ) -> Result<Response<v1::RunFederatedJobResponse>, Status> {
         let principal = principal_of(request.extensions())?;
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let spec = job_read(&request)?;
+        let spec = job_read(&request.user, &request.name, &request.job_file)?;
         priority_allow(cell, &principal, &spec.job)?;
         cell.journal.admit().map_err(|full| status_from_store(&full))?;
         let new = FederatedJobId(cell.id());
@@ -138,6 +139,17 @@ impl FederatedService for FederatedServer {
         let row = row_found(cell, &request.user, &request.name)?;
         let job = Some(message_now(cell, &row).await?);
         Ok(Response::new(v1::RunFederatedJobResponse { job, changed }))
+    }
+
+    async fn plan_federated_job(
+        &self,
+        request: Request<v1::PlanFederatedJobRequest>,
+    ) -> Result<Response<v1::PlanFederatedJobResponse>, Status> {
+        let principal = principal_of(request.extensions())?;
+        let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        let spec = job_read(&request.user, &request.name, &request.job_file)?;
+        priority_allow(cell, &principal, &spec.job)?;
+        Ok(Response::new(plan::plan_of(cell, spec).await?))
     }
 
     async fn list_federated_jobs(
@@ -289,6 +301,7 @@ fn listed(mut job: v1::FederatedJob, member: &str) -> Option<v1::FederatedJob> {
         return None;
     }
     job.reasons.retain(|reason| reason.cells.iter().any(|cell| cell == member));
+    job.holds.clear();
     Some(job)
 }
 

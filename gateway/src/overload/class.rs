@@ -88,7 +88,7 @@ impl CallCharge {
 fn kind_of(method: &str) -> (CallClass, u32) {
     match method {
         "Watch" | "WatchEndpoints" | "ReadLogs" | "Exec" => (CallClass::Stream, LARGE),
-        "PlanJob" | "ExplainTask" | "GetJobHistory" => (CallClass::List, LARGE),
+        "PlanJob" | "PlanFederatedJob" | "ExplainTask" | "GetJobHistory" => (CallClass::List, LARGE),
         _ if method.starts_with("List") => (CallClass::List, LARGE),
         _ if method.starts_with("Get") || method.starts_with("Check") => (CallClass::Read, 1),
         _ => (CallClass::Change, 1),
@@ -120,7 +120,7 @@ mod tests {
         }
         let expected = "ListCells list\nPlanJob list\nListJobs list\nListTasks list\nExplainTask list\nReadLogs stream\n\
                         Exec stream\nListNodes list\nListEndpoints list\nWatchEndpoints stream\n\
-                        ListMergedServices list\nListMembers list\nListFederatedJobs list\nListQuotas list\n\
+                        ListMergedServices list\nListMembers list\nPlanFederatedJob list\nListFederatedJobs list\nListQuotas list\n\
                         ListGrants list\nListHolders list\nListAudit list\nListAuditChunks list\nWatch stream\nListEvents list\n";
         assert_eq!(classes, expected, "a new method: is it a change?");
     }

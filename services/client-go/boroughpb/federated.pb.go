@@ -533,7 +533,10 @@ type FederatedJob struct {
 	// When it was last divided; 0: never. Time of the federation's home, milliseconds since 1970.
 	DividedMs int64 `protobuf:"varint,20,opt,name=divided_ms,json=dividedMs,proto3" json:"divided_ms,omitempty"`
 	// How far its newest version is; absent: the federation has not come to it yet.
-	Release       *FederatedRelease `protobuf:"bytes,21,opt,name=release,proto3" json:"release,omitempty"`
+	Release *FederatedRelease `protobuf:"bytes,21,opt,name=release,proto3" json:"release,omitempty"`
+	// What keeps the tasks of cells that do not answer from going to others, as the federation last decided it; only in
+	// answers to GetFederatedJob.
+	Holds         []*CellsReason `protobuf:"bytes,22,rep,name=holds,proto3" json:"holds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +714,13 @@ func (x *FederatedJob) GetDividedMs() int64 {
 func (x *FederatedJob) GetRelease() *FederatedRelease {
 	if x != nil {
 		return x.Release
+	}
+	return nil
+}
+
+func (x *FederatedJob) GetHolds() []*CellsReason {
+	if x != nil {
+		return x.Holds
 	}
 	return nil
 }
@@ -1081,6 +1091,146 @@ func (x *RunFederatedJobResponse) GetChanged() bool {
 	return false
 }
 
+type PlanFederatedJobRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell    string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Name    string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The job file with its `federation` part, as JSON. Its `name` and its `user`, if it has one, are those above.
+	JobFile       string `protobuf:"bytes,5,opt,name=job_file,json=jobFile,proto3" json:"job_file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanFederatedJobRequest) Reset() {
+	*x = PlanFederatedJobRequest{}
+	mi := &file_borough_v1_federated_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanFederatedJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanFederatedJobRequest) ProtoMessage() {}
+
+func (x *PlanFederatedJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanFederatedJobRequest.ProtoReflect.Descriptor instead.
+func (*PlanFederatedJobRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PlanFederatedJobRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *PlanFederatedJobRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *PlanFederatedJobRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *PlanFederatedJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlanFederatedJobRequest) GetJobFile() string {
+	if x != nil {
+		return x.JobFile
+	}
+	return ""
+}
+
+type PlanFederatedJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it is now; absent: there is none that runs.
+	Before *FederatedJob `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
+	// As it would be once its tasks are divided. A new job has the id that this plan was asked with.
+	After *FederatedJob `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	// Whether the submission would change the job.
+	Changed       bool `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanFederatedJobResponse) Reset() {
+	*x = PlanFederatedJobResponse{}
+	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanFederatedJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanFederatedJobResponse) ProtoMessage() {}
+
+func (x *PlanFederatedJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanFederatedJobResponse.ProtoReflect.Descriptor instead.
+func (*PlanFederatedJobResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PlanFederatedJobResponse) GetBefore() *FederatedJob {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *PlanFederatedJobResponse) GetAfter() *FederatedJob {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *PlanFederatedJobResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type ListFederatedJobsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
@@ -1099,7 +1249,7 @@ type ListFederatedJobsRequest struct {
 
 func (x *ListFederatedJobsRequest) Reset() {
 	*x = ListFederatedJobsRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[8]
+	mi := &file_borough_v1_federated_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1261,7 @@ func (x *ListFederatedJobsRequest) String() string {
 func (*ListFederatedJobsRequest) ProtoMessage() {}
 
 func (x *ListFederatedJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[8]
+	mi := &file_borough_v1_federated_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1274,7 @@ func (x *ListFederatedJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFederatedJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListFederatedJobsRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{8}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListFederatedJobsRequest) GetContext() *RequestContext {
@@ -1180,7 +1330,7 @@ type ListFederatedJobsResponse struct {
 
 func (x *ListFederatedJobsResponse) Reset() {
 	*x = ListFederatedJobsResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	mi := &file_borough_v1_federated_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1342,7 @@ func (x *ListFederatedJobsResponse) String() string {
 func (*ListFederatedJobsResponse) ProtoMessage() {}
 
 func (x *ListFederatedJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	mi := &file_borough_v1_federated_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1355,7 @@ func (x *ListFederatedJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFederatedJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListFederatedJobsResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{9}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListFederatedJobsResponse) GetJobs() []*FederatedJob {
@@ -1234,7 +1384,7 @@ type GetFederatedJobRequest struct {
 
 func (x *GetFederatedJobRequest) Reset() {
 	*x = GetFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	mi := &file_borough_v1_federated_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1396,7 @@ func (x *GetFederatedJobRequest) String() string {
 func (*GetFederatedJobRequest) ProtoMessage() {}
 
 func (x *GetFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	mi := &file_borough_v1_federated_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1409,7 @@ func (x *GetFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{10}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetFederatedJobRequest) GetContext() *RequestContext {
@@ -1301,7 +1451,7 @@ type GetFederatedJobResponse struct {
 
 func (x *GetFederatedJobResponse) Reset() {
 	*x = GetFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[11]
+	mi := &file_borough_v1_federated_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1463,7 @@ func (x *GetFederatedJobResponse) String() string {
 func (*GetFederatedJobResponse) ProtoMessage() {}
 
 func (x *GetFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[11]
+	mi := &file_borough_v1_federated_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1476,7 @@ func (x *GetFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{11}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetFederatedJobResponse) GetJob() *FederatedJob {
@@ -1356,7 +1506,7 @@ type ScaleFederatedJobRequest struct {
 
 func (x *ScaleFederatedJobRequest) Reset() {
 	*x = ScaleFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[12]
+	mi := &file_borough_v1_federated_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1518,7 @@ func (x *ScaleFederatedJobRequest) String() string {
 func (*ScaleFederatedJobRequest) ProtoMessage() {}
 
 func (x *ScaleFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[12]
+	mi := &file_borough_v1_federated_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1531,7 @@ func (x *ScaleFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*ScaleFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{12}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScaleFederatedJobRequest) GetContext() *RequestContext {
@@ -1428,7 +1578,7 @@ type ScaleFederatedJobResponse struct {
 
 func (x *ScaleFederatedJobResponse) Reset() {
 	*x = ScaleFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[13]
+	mi := &file_borough_v1_federated_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1590,7 @@ func (x *ScaleFederatedJobResponse) String() string {
 func (*ScaleFederatedJobResponse) ProtoMessage() {}
 
 func (x *ScaleFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[13]
+	mi := &file_borough_v1_federated_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1603,7 @@ func (x *ScaleFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*ScaleFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{13}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ScaleFederatedJobResponse) GetJob() *FederatedJob {
@@ -1475,7 +1625,7 @@ type StopFederatedJobRequest struct {
 
 func (x *StopFederatedJobRequest) Reset() {
 	*x = StopFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[14]
+	mi := &file_borough_v1_federated_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1637,7 @@ func (x *StopFederatedJobRequest) String() string {
 func (*StopFederatedJobRequest) ProtoMessage() {}
 
 func (x *StopFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[14]
+	mi := &file_borough_v1_federated_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1650,7 @@ func (x *StopFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*StopFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{14}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopFederatedJobRequest) GetContext() *RequestContext {
@@ -1540,7 +1690,7 @@ type StopFederatedJobResponse struct {
 
 func (x *StopFederatedJobResponse) Reset() {
 	*x = StopFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[15]
+	mi := &file_borough_v1_federated_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1702,7 @@ func (x *StopFederatedJobResponse) String() string {
 func (*StopFederatedJobResponse) ProtoMessage() {}
 
 func (x *StopFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[15]
+	mi := &file_borough_v1_federated_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1715,7 @@ func (x *StopFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*StopFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{15}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopFederatedJobResponse) GetJob() *FederatedJob {
@@ -1587,7 +1737,7 @@ type ForgetFederatedJobRequest struct {
 
 func (x *ForgetFederatedJobRequest) Reset() {
 	*x = ForgetFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[16]
+	mi := &file_borough_v1_federated_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1749,7 @@ func (x *ForgetFederatedJobRequest) String() string {
 func (*ForgetFederatedJobRequest) ProtoMessage() {}
 
 func (x *ForgetFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[16]
+	mi := &file_borough_v1_federated_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1762,7 @@ func (x *ForgetFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*ForgetFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{16}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetFederatedJobRequest) GetContext() *RequestContext {
@@ -1653,7 +1803,7 @@ type ForgetFederatedJobResponse struct {
 
 func (x *ForgetFederatedJobResponse) Reset() {
 	*x = ForgetFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[17]
+	mi := &file_borough_v1_federated_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1815,7 @@ func (x *ForgetFederatedJobResponse) String() string {
 func (*ForgetFederatedJobResponse) ProtoMessage() {}
 
 func (x *ForgetFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[17]
+	mi := &file_borough_v1_federated_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1828,7 @@ func (x *ForgetFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*ForgetFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{17}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForgetFederatedJobResponse) GetJob() *FederatedJob {
@@ -1700,7 +1850,7 @@ type GetFederatedJobHistoryRequest struct {
 
 func (x *GetFederatedJobHistoryRequest) Reset() {
 	*x = GetFederatedJobHistoryRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[18]
+	mi := &file_borough_v1_federated_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1862,7 @@ func (x *GetFederatedJobHistoryRequest) String() string {
 func (*GetFederatedJobHistoryRequest) ProtoMessage() {}
 
 func (x *GetFederatedJobHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[18]
+	mi := &file_borough_v1_federated_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1875,7 @@ func (x *GetFederatedJobHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{18}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetFederatedJobHistoryRequest) GetContext() *RequestContext {
@@ -1773,7 +1923,7 @@ type FederatedJobVersion struct {
 
 func (x *FederatedJobVersion) Reset() {
 	*x = FederatedJobVersion{}
-	mi := &file_borough_v1_federated_proto_msgTypes[19]
+	mi := &file_borough_v1_federated_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1935,7 @@ func (x *FederatedJobVersion) String() string {
 func (*FederatedJobVersion) ProtoMessage() {}
 
 func (x *FederatedJobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[19]
+	mi := &file_borough_v1_federated_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1948,7 @@ func (x *FederatedJobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FederatedJobVersion.ProtoReflect.Descriptor instead.
 func (*FederatedJobVersion) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{19}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FederatedJobVersion) GetVersion() uint64 {
@@ -1838,7 +1988,7 @@ type GetFederatedJobHistoryResponse struct {
 
 func (x *GetFederatedJobHistoryResponse) Reset() {
 	*x = GetFederatedJobHistoryResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[20]
+	mi := &file_borough_v1_federated_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +2000,7 @@ func (x *GetFederatedJobHistoryResponse) String() string {
 func (*GetFederatedJobHistoryResponse) ProtoMessage() {}
 
 func (x *GetFederatedJobHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[20]
+	mi := &file_borough_v1_federated_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2013,7 @@ func (x *GetFederatedJobHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{20}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetFederatedJobHistoryResponse) GetVersions() []*FederatedJobVersion {
@@ -1900,7 +2050,7 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\bfinished\x18\x11 \x01(\bR\bfinished\"9\n" +
 	"\vCellsReason\x12\x14\n" +
 	"\x05words\x18\x01 \x01(\tR\x05words\x12\x14\n" +
-	"\x05cells\x18\x02 \x03(\tR\x05cells\"\xac\x05\n" +
+	"\x05cells\x18\x02 \x03(\tR\x05cells\"\xdb\x05\n" +
 	"\fFederatedJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -1926,7 +2076,8 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\areasons\x18\x13 \x03(\v2\x17.borough.v1.CellsReasonR\areasons\x12\x1d\n" +
 	"\n" +
 	"divided_ms\x18\x14 \x01(\x03R\tdividedMs\x126\n" +
-	"\arelease\x18\x15 \x01(\v2\x1c.borough.v1.FederatedReleaseR\arelease\"\xe5\x01\n" +
+	"\arelease\x18\x15 \x01(\v2\x1c.borough.v1.FederatedReleaseR\arelease\x12-\n" +
+	"\x05holds\x18\x16 \x03(\v2\x17.borough.v1.CellsReasonR\x05holds\"\xe5\x01\n" +
 	"\x10FederatedRelease\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12.\n" +
@@ -1961,7 +2112,17 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x11expected_revision\x18\x06 \x01(\x04R\x10expectedRevision\"_\n" +
 	"\x17RunFederatedJobResponse\x12*\n" +
 	"\x03job\x18\x01 \x01(\v2\x18.borough.v1.FederatedJobR\x03job\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\xd7\x01\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\xa6\x01\n" +
+	"\x17PlanFederatedJobRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x19\n" +
+	"\bjob_file\x18\x05 \x01(\tR\ajobFile\"\x96\x01\n" +
+	"\x18PlanFederatedJobResponse\x120\n" +
+	"\x06before\x18\x01 \x01(\v2\x18.borough.v1.FederatedJobR\x06before\x12.\n" +
+	"\x05after\x18\x02 \x01(\v2\x18.borough.v1.FederatedJobR\x05after\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\bR\achanged\"\xd7\x01\n" +
 	"\x18ListFederatedJobsRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
@@ -2030,9 +2191,10 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x14RELEASE_PHASE_FAILED\x10\x02\x12\x1b\n" +
 	"\x17RELEASE_PHASE_REVERTING\x10\x03\x12\x1a\n" +
 	"\x16RELEASE_PHASE_REVERTED\x10\x04\x12\x16\n" +
-	"\x12RELEASE_PHASE_DONE\x10\x052\xb1\x06\n" +
+	"\x12RELEASE_PHASE_DONE\x10\x052\x90\a\n" +
 	"\x10FederatedService\x12Z\n" +
-	"\x0fRunFederatedJob\x12\".borough.v1.RunFederatedJobRequest\x1a#.borough.v1.RunFederatedJobResponse\x12`\n" +
+	"\x0fRunFederatedJob\x12\".borough.v1.RunFederatedJobRequest\x1a#.borough.v1.RunFederatedJobResponse\x12]\n" +
+	"\x10PlanFederatedJob\x12#.borough.v1.PlanFederatedJobRequest\x1a$.borough.v1.PlanFederatedJobResponse\x12`\n" +
 	"\x11ListFederatedJobs\x12$.borough.v1.ListFederatedJobsRequest\x1a%.borough.v1.ListFederatedJobsResponse\x12Z\n" +
 	"\x0fGetFederatedJob\x12\".borough.v1.GetFederatedJobRequest\x1a#.borough.v1.GetFederatedJobResponse\x12`\n" +
 	"\x11ScaleFederatedJob\x12$.borough.v1.ScaleFederatedJobRequest\x1a%.borough.v1.ScaleFederatedJobResponse\x12]\n" +
@@ -2054,7 +2216,7 @@ func file_borough_v1_federated_proto_rawDescGZIP() []byte {
 }
 
 var file_borough_v1_federated_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_borough_v1_federated_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_borough_v1_federated_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_borough_v1_federated_proto_goTypes = []any{
 	(FederatedJobState)(0),                  // 0: borough.v1.FederatedJobState
 	(PartRollout)(0),                        // 1: borough.v1.PartRollout
@@ -2068,21 +2230,23 @@ var file_borough_v1_federated_proto_goTypes = []any{
 	(*OrderFederatedReleaseResponse)(nil),   // 9: borough.v1.OrderFederatedReleaseResponse
 	(*RunFederatedJobRequest)(nil),          // 10: borough.v1.RunFederatedJobRequest
 	(*RunFederatedJobResponse)(nil),         // 11: borough.v1.RunFederatedJobResponse
-	(*ListFederatedJobsRequest)(nil),        // 12: borough.v1.ListFederatedJobsRequest
-	(*ListFederatedJobsResponse)(nil),       // 13: borough.v1.ListFederatedJobsResponse
-	(*GetFederatedJobRequest)(nil),          // 14: borough.v1.GetFederatedJobRequest
-	(*GetFederatedJobResponse)(nil),         // 15: borough.v1.GetFederatedJobResponse
-	(*ScaleFederatedJobRequest)(nil),        // 16: borough.v1.ScaleFederatedJobRequest
-	(*ScaleFederatedJobResponse)(nil),       // 17: borough.v1.ScaleFederatedJobResponse
-	(*StopFederatedJobRequest)(nil),         // 18: borough.v1.StopFederatedJobRequest
-	(*StopFederatedJobResponse)(nil),        // 19: borough.v1.StopFederatedJobResponse
-	(*ForgetFederatedJobRequest)(nil),       // 20: borough.v1.ForgetFederatedJobRequest
-	(*ForgetFederatedJobResponse)(nil),      // 21: borough.v1.ForgetFederatedJobResponse
-	(*GetFederatedJobHistoryRequest)(nil),   // 22: borough.v1.GetFederatedJobHistoryRequest
-	(*FederatedJobVersion)(nil),             // 23: borough.v1.FederatedJobVersion
-	(*GetFederatedJobHistoryResponse)(nil),  // 24: borough.v1.GetFederatedJobHistoryResponse
-	(*RequestContext)(nil),                  // 25: borough.v1.RequestContext
-	(*PageRequest)(nil),                     // 26: borough.v1.PageRequest
+	(*PlanFederatedJobRequest)(nil),         // 12: borough.v1.PlanFederatedJobRequest
+	(*PlanFederatedJobResponse)(nil),        // 13: borough.v1.PlanFederatedJobResponse
+	(*ListFederatedJobsRequest)(nil),        // 14: borough.v1.ListFederatedJobsRequest
+	(*ListFederatedJobsResponse)(nil),       // 15: borough.v1.ListFederatedJobsResponse
+	(*GetFederatedJobRequest)(nil),          // 16: borough.v1.GetFederatedJobRequest
+	(*GetFederatedJobResponse)(nil),         // 17: borough.v1.GetFederatedJobResponse
+	(*ScaleFederatedJobRequest)(nil),        // 18: borough.v1.ScaleFederatedJobRequest
+	(*ScaleFederatedJobResponse)(nil),       // 19: borough.v1.ScaleFederatedJobResponse
+	(*StopFederatedJobRequest)(nil),         // 20: borough.v1.StopFederatedJobRequest
+	(*StopFederatedJobResponse)(nil),        // 21: borough.v1.StopFederatedJobResponse
+	(*ForgetFederatedJobRequest)(nil),       // 22: borough.v1.ForgetFederatedJobRequest
+	(*ForgetFederatedJobResponse)(nil),      // 23: borough.v1.ForgetFederatedJobResponse
+	(*GetFederatedJobHistoryRequest)(nil),   // 24: borough.v1.GetFederatedJobHistoryRequest
+	(*FederatedJobVersion)(nil),             // 25: borough.v1.FederatedJobVersion
+	(*GetFederatedJobHistoryResponse)(nil),  // 26: borough.v1.GetFederatedJobHistoryResponse
+	(*RequestContext)(nil),                  // 27: borough.v1.RequestContext
+	(*PageRequest)(nil),                     // 28: borough.v1.PageRequest
 }
 var file_borough_v1_federated_proto_depIdxs = []int32{
 	1,  // 0: borough.v1.FederatedPart.rollout:type_name -> borough.v1.PartRollout
@@ -2090,47 +2254,53 @@ var file_borough_v1_federated_proto_depIdxs = []int32{
 	4,  // 2: borough.v1.FederatedJob.parts:type_name -> borough.v1.FederatedPart
 	5,  // 3: borough.v1.FederatedJob.reasons:type_name -> borough.v1.CellsReason
 	7,  // 4: borough.v1.FederatedJob.release:type_name -> borough.v1.FederatedRelease
-	2,  // 5: borough.v1.FederatedRelease.phase:type_name -> borough.v1.ReleasePhase
-	5,  // 6: borough.v1.FederatedRelease.failed:type_name -> borough.v1.CellsReason
-	25, // 7: borough.v1.OrderFederatedReleaseRequest.context:type_name -> borough.v1.RequestContext
-	3,  // 8: borough.v1.OrderFederatedReleaseRequest.order:type_name -> borough.v1.OrderFederatedReleaseRequest.Order
-	6,  // 9: borough.v1.OrderFederatedReleaseResponse.job:type_name -> borough.v1.FederatedJob
-	25, // 10: borough.v1.RunFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 11: borough.v1.RunFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	25, // 12: borough.v1.ListFederatedJobsRequest.context:type_name -> borough.v1.RequestContext
-	26, // 13: borough.v1.ListFederatedJobsRequest.page:type_name -> borough.v1.PageRequest
-	6,  // 14: borough.v1.ListFederatedJobsResponse.jobs:type_name -> borough.v1.FederatedJob
-	25, // 15: borough.v1.GetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 16: borough.v1.GetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	25, // 17: borough.v1.ScaleFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 18: borough.v1.ScaleFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	25, // 19: borough.v1.StopFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 20: borough.v1.StopFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	25, // 21: borough.v1.ForgetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 22: borough.v1.ForgetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	25, // 23: borough.v1.GetFederatedJobHistoryRequest.context:type_name -> borough.v1.RequestContext
-	23, // 24: borough.v1.GetFederatedJobHistoryResponse.versions:type_name -> borough.v1.FederatedJobVersion
-	10, // 25: borough.v1.FederatedService.RunFederatedJob:input_type -> borough.v1.RunFederatedJobRequest
-	12, // 26: borough.v1.FederatedService.ListFederatedJobs:input_type -> borough.v1.ListFederatedJobsRequest
-	14, // 27: borough.v1.FederatedService.GetFederatedJob:input_type -> borough.v1.GetFederatedJobRequest
-	16, // 28: borough.v1.FederatedService.ScaleFederatedJob:input_type -> borough.v1.ScaleFederatedJobRequest
-	18, // 29: borough.v1.FederatedService.StopFederatedJob:input_type -> borough.v1.StopFederatedJobRequest
-	8,  // 30: borough.v1.FederatedService.OrderFederatedRelease:input_type -> borough.v1.OrderFederatedReleaseRequest
-	20, // 31: borough.v1.FederatedService.ForgetFederatedJob:input_type -> borough.v1.ForgetFederatedJobRequest
-	22, // 32: borough.v1.FederatedService.GetFederatedJobHistory:input_type -> borough.v1.GetFederatedJobHistoryRequest
-	11, // 33: borough.v1.FederatedService.RunFederatedJob:output_type -> borough.v1.RunFederatedJobResponse
-	13, // 34: borough.v1.FederatedService.ListFederatedJobs:output_type -> borough.v1.ListFederatedJobsResponse
-	15, // 35: borough.v1.FederatedService.GetFederatedJob:output_type -> borough.v1.GetFederatedJobResponse
-	17, // 36: borough.v1.FederatedService.ScaleFederatedJob:output_type -> borough.v1.ScaleFederatedJobResponse
-	19, // 37: borough.v1.FederatedService.StopFederatedJob:output_type -> borough.v1.StopFederatedJobResponse
-	9,  // 38: borough.v1.FederatedService.OrderFederatedRelease:output_type -> borough.v1.OrderFederatedReleaseResponse
-	21, // 39: borough.v1.FederatedService.ForgetFederatedJob:output_type -> borough.v1.ForgetFederatedJobResponse
-	24, // 40: borough.v1.FederatedService.GetFederatedJobHistory:output_type -> borough.v1.GetFederatedJobHistoryResponse
-	33, // [33:41] is the sub-list for method output_type
-	25, // [25:33] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	5,  // 5: borough.v1.FederatedJob.holds:type_name -> borough.v1.CellsReason
+	2,  // 6: borough.v1.FederatedRelease.phase:type_name -> borough.v1.ReleasePhase
+	5,  // 7: borough.v1.FederatedRelease.failed:type_name -> borough.v1.CellsReason
+	27, // 8: borough.v1.OrderFederatedReleaseRequest.context:type_name -> borough.v1.RequestContext
+	3,  // 9: borough.v1.OrderFederatedReleaseRequest.order:type_name -> borough.v1.OrderFederatedReleaseRequest.Order
+	6,  // 10: borough.v1.OrderFederatedReleaseResponse.job:type_name -> borough.v1.FederatedJob
+	27, // 11: borough.v1.RunFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 12: borough.v1.RunFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	27, // 13: borough.v1.PlanFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 14: borough.v1.PlanFederatedJobResponse.before:type_name -> borough.v1.FederatedJob
+	6,  // 15: borough.v1.PlanFederatedJobResponse.after:type_name -> borough.v1.FederatedJob
+	27, // 16: borough.v1.ListFederatedJobsRequest.context:type_name -> borough.v1.RequestContext
+	28, // 17: borough.v1.ListFederatedJobsRequest.page:type_name -> borough.v1.PageRequest
+	6,  // 18: borough.v1.ListFederatedJobsResponse.jobs:type_name -> borough.v1.FederatedJob
+	27, // 19: borough.v1.GetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 20: borough.v1.GetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	27, // 21: borough.v1.ScaleFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 22: borough.v1.ScaleFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	27, // 23: borough.v1.StopFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 24: borough.v1.StopFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	27, // 25: borough.v1.ForgetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 26: borough.v1.ForgetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	27, // 27: borough.v1.GetFederatedJobHistoryRequest.context:type_name -> borough.v1.RequestContext
+	25, // 28: borough.v1.GetFederatedJobHistoryResponse.versions:type_name -> borough.v1.FederatedJobVersion
+	10, // 29: borough.v1.FederatedService.RunFederatedJob:input_type -> borough.v1.RunFederatedJobRequest
+	12, // 30: borough.v1.FederatedService.PlanFederatedJob:input_type -> borough.v1.PlanFederatedJobRequest
+	14, // 31: borough.v1.FederatedService.ListFederatedJobs:input_type -> borough.v1.ListFederatedJobsRequest
+	16, // 32: borough.v1.FederatedService.GetFederatedJob:input_type -> borough.v1.GetFederatedJobRequest
+	18, // 33: borough.v1.FederatedService.ScaleFederatedJob:input_type -> borough.v1.ScaleFederatedJobRequest
+	20, // 34: borough.v1.FederatedService.StopFederatedJob:input_type -> borough.v1.StopFederatedJobRequest
+	8,  // 35: borough.v1.FederatedService.OrderFederatedRelease:input_type -> borough.v1.OrderFederatedReleaseRequest
+	22, // 36: borough.v1.FederatedService.ForgetFederatedJob:input_type -> borough.v1.ForgetFederatedJobRequest
+	24, // 37: borough.v1.FederatedService.GetFederatedJobHistory:input_type -> borough.v1.GetFederatedJobHistoryRequest
+	11, // 38: borough.v1.FederatedService.RunFederatedJob:output_type -> borough.v1.RunFederatedJobResponse
+	13, // 39: borough.v1.FederatedService.PlanFederatedJob:output_type -> borough.v1.PlanFederatedJobResponse
+	15, // 40: borough.v1.FederatedService.ListFederatedJobs:output_type -> borough.v1.ListFederatedJobsResponse
+	17, // 41: borough.v1.FederatedService.GetFederatedJob:output_type -> borough.v1.GetFederatedJobResponse
+	19, // 42: borough.v1.FederatedService.ScaleFederatedJob:output_type -> borough.v1.ScaleFederatedJobResponse
+	21, // 43: borough.v1.FederatedService.StopFederatedJob:output_type -> borough.v1.StopFederatedJobResponse
+	9,  // 44: borough.v1.FederatedService.OrderFederatedRelease:output_type -> borough.v1.OrderFederatedReleaseResponse
+	23, // 45: borough.v1.FederatedService.ForgetFederatedJob:output_type -> borough.v1.ForgetFederatedJobResponse
+	26, // 46: borough.v1.FederatedService.GetFederatedJobHistory:output_type -> borough.v1.GetFederatedJobHistoryResponse
+	38, // [38:47] is the sub-list for method output_type
+	29, // [29:38] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_federated_proto_init() }
@@ -2145,7 +2315,7 @@ func file_borough_v1_federated_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_federated_proto_rawDesc), len(file_borough_v1_federated_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

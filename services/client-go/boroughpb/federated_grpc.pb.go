@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	FederatedService_RunFederatedJob_FullMethodName        = "/borough.v1.FederatedService/RunFederatedJob"
+	FederatedService_PlanFederatedJob_FullMethodName       = "/borough.v1.FederatedService/PlanFederatedJob"
 	FederatedService_ListFederatedJobs_FullMethodName      = "/borough.v1.FederatedService/ListFederatedJobs"
 	FederatedService_GetFederatedJob_FullMethodName        = "/borough.v1.FederatedService/GetFederatedJob"
 	FederatedService_ScaleFederatedJob_FullMethodName      = "/borough.v1.FederatedService/ScaleFederatedJob"
@@ -40,6 +41,9 @@ const (
 type FederatedServiceClient interface {
 	// Adds a job, or changes the one that has the name. The same again changes nothing.
 	RunFederatedJob(ctx context.Context, in *RunFederatedJobRequest, opts ...grpc.CallOption) (*RunFederatedJobResponse, error)
+	// What would become of a job if RunFederatedJob ran it now. A federation process asks the cells for that. UNAVAILABLE
+	// if none answers within 12 s.
+	PlanFederatedJob(ctx context.Context, in *PlanFederatedJobRequest, opts ...grpc.CallOption) (*PlanFederatedJobResponse, error)
 	// By user and name, without parts.
 	ListFederatedJobs(ctx context.Context, in *ListFederatedJobsRequest, opts ...grpc.CallOption) (*ListFederatedJobsResponse, error)
 	GetFederatedJob(ctx context.Context, in *GetFederatedJobRequest, opts ...grpc.CallOption) (*GetFederatedJobResponse, error)
@@ -68,6 +72,16 @@ func (c *federatedServiceClient) RunFederatedJob(ctx context.Context, in *RunFed
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunFederatedJobResponse)
 	err := c.cc.Invoke(ctx, FederatedService_RunFederatedJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *federatedServiceClient) PlanFederatedJob(ctx context.Context, in *PlanFederatedJobRequest, opts ...grpc.CallOption) (*PlanFederatedJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanFederatedJobResponse)
+	err := c.cc.Invoke(ctx, FederatedService_PlanFederatedJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +167,9 @@ func (c *federatedServiceClient) GetFederatedJobHistory(ctx context.Context, in 
 type FederatedServiceServer interface {
 	// Adds a job, or changes the one that has the name. The same again changes nothing.
 	RunFederatedJob(context.Context, *RunFederatedJobRequest) (*RunFederatedJobResponse, error)
+	// What would become of a job if RunFederatedJob ran it now. A federation process asks the cells for that. UNAVAILABLE
+	// if none answers within 12 s.
+	PlanFederatedJob(context.Context, *PlanFederatedJobRequest) (*PlanFederatedJobResponse, error)
 	// By user and name, without parts.
 	ListFederatedJobs(context.Context, *ListFederatedJobsRequest) (*ListFederatedJobsResponse, error)
 	GetFederatedJob(context.Context, *GetFederatedJobRequest) (*GetFederatedJobResponse, error)
@@ -179,6 +196,9 @@ type UnimplementedFederatedServiceServer struct{}
 
 func (UnimplementedFederatedServiceServer) RunFederatedJob(context.Context, *RunFederatedJobRequest) (*RunFederatedJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunFederatedJob not implemented")
+}
+func (UnimplementedFederatedServiceServer) PlanFederatedJob(context.Context, *PlanFederatedJobRequest) (*PlanFederatedJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanFederatedJob not implemented")
 }
 func (UnimplementedFederatedServiceServer) ListFederatedJobs(context.Context, *ListFederatedJobsRequest) (*ListFederatedJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListFederatedJobs not implemented")
@@ -236,6 +256,24 @@ func _FederatedService_RunFederatedJob_Handler(srv interface{}, ctx context.Cont
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FederatedServiceServer).RunFederatedJob(ctx, req.(*RunFederatedJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FederatedService_PlanFederatedJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanFederatedJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FederatedServiceServer).PlanFederatedJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FederatedService_PlanFederatedJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FederatedServiceServer).PlanFederatedJob(ctx, req.(*PlanFederatedJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -376,6 +414,10 @@ var FederatedService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RunFederatedJob",
 			Handler:    _FederatedService_RunFederatedJob_Handler,
+		},
+		{
+			MethodName: "PlanFederatedJob",
+			Handler:    _FederatedService_PlanFederatedJob_Handler,
 		},
 		{
 			MethodName: "ListFederatedJobs",

@@ -5,8 +5,8 @@ use borough_proto::v1::order_federated_release_request::Order;
 use borough_proto::v1::{
     FederatedJob, FederatedJobVersion, ForgetFederatedJobRequest, GetFederatedJobHistoryRequest,
     GetFederatedJobRequest, GetFederatedJobResponse, ListFederatedJobsRequest, ListFederatedJobsResponse,
-    OrderFederatedReleaseRequest, PageRequest, RunFederatedJobRequest, RunFederatedJobResponse,
-    ScaleFederatedJobRequest, StopFederatedJobRequest,
+    OrderFederatedReleaseRequest, PageRequest, PlanFederatedJobRequest, PlanFederatedJobResponse,
+    RunFederatedJobRequest, RunFederatedJobResponse, ScaleFederatedJobRequest, StopFederatedJobRequest,
 };
 
 use crate::call::{Client, present, rpc};
@@ -45,6 +45,25 @@ impl Client {
             expected_revision,
         };
         self.call("RunFederatedJob", message, rpc!(FederatedServiceClient.run_federated_job)).await
+    }
+
+    /// What would become of a federated job if it were run now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Client::federated_run`]; `UNAVAILABLE` if no federation process answers.
+    pub async fn federated_plan(
+        &self,
+        job: &JobRef,
+        job_file: String,
+    ) -> Result<PlanFederatedJobResponse, ClientError> {
+        let message = PlanFederatedJobRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            job_file,
+        };
+        self.call("PlanFederatedJob", message, rpc!(FederatedServiceClient.plan_federated_job)).await
     }
 
     /// One page of federated jobs by user and name.

@@ -139,6 +139,11 @@ kinds! {
     AuditHead = 110, "audit_head";
     /// A chunk of sealed calls.
     AuditChunk = 111, "audit_chunk";
+
+    /// A question to the federation, and its answer; watched.
+    FederatedQuestion = 120, "federated_question";
+    /// Counts the questions; watched.
+    FederatedQuestionHead = 121, "federated_question_head";
 }
 
 impl KeyKind {

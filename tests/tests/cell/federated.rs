@@ -42,6 +42,12 @@ impl Federation {
         self.home.borough(&["federation", "job", "run", &file, "--timeout", "90s"]).await
     }
 
+    /// Asks what would become of it.
+    async fn plan(&self, text: &str) -> Ran {
+        let file = self.home.file("web.yaml", text);
+        self.home.borough(&["federation", "job", "plan", &file]).await
+    }
+
     async fn job(&self) -> FederatedJob {
         let client = self.home.client().with_cell("federation");
         let job = JobRef::new("tester", "web");
@@ -90,6 +96,9 @@ fn promised(job: &FederatedJob) -> Vec<(&str, u32)> {
 async fn a_job_is_divided_scaled_and_stopped_over_cells() {
     let federation = Federation::start().await;
     let Federation { home, beta, gamma } = &federation;
+    let planned = federation.plan(&web(4, "a", "{split: weight}")).await.ended(1);
+    planned.prints("would be new").prints("beta   0      2").warns("borough federation job run ");
+    home.borough(&["federation", "job", "status", "web"]).await.ended(3);
     federation.run(&web(4, "a", "{split: weight}")).await.ended(0).prints("4/4 healthy in 2 cells");
     let job = federation.job().await;
     assert_eq!((promised(&job), job.version, job.unplaced), (vec![("beta", 2), ("gamma", 2)], 1, 0));
@@ -98,6 +107,20 @@ async fn a_job_is_divided_scaled_and_stopped_over_cells() {
     assert_eq!(labels.get("borough.federated-job"), Some(&job.id));
     let status = home.borough(&["federation", "job", "why", "web"]).await.ended(0);
     status.prints("current").prints("this is its part");
+
+    // A plan says what would become of it, and nothing does.
+    federation.plan(&web(4, "a", "{split: weight}")).await.ended(0).prints("no change");
+    let planned = federation.plan(&web(6, "b", "{cells: [beta]}")).await.ended(1);
+    planned.prints("version 2 would follow version 1").warns("--check-revision 1 ");
+    let file = home.file("web.yaml", &web(6, "b", "{cells: [beta]}"));
+    let planned = home.borough(&["-o", "json", "federation", "job", "plan", &file]).await.ended(1).json();
+    let parts = planned["after"]["parts"].as_array().unwrap();
+    let then: Vec<_> = parts.iter().map(|part| (part["cell"].as_str(), part["target"].as_u64())).collect();
+    assert_eq!(then, [(Some("beta"), Some(6)), (Some("gamma"), Some(0))]);
+    let refused = federation.plan(&web(6, "b", "{split: weight, weights: {beta: 0, gamma: 0}}")).await;
+    refused.ended(2).warns("weights");
+    let now = federation.job().await;
+    assert_eq!((promised(&now), now.revision), (vec![("beta", 2), ("gamma", 2)], 1));
 
     // The same again changes nothing. A larger count keeps what there is.
     federation.run(&web(4, "a", "{split: weight}")).await.ended(0).warns("no change");
@@ -303,6 +326,11 @@ async fn the_tasks_of_a_cell_that_is_lost_go_to_others_and_it_gives_way_when_it_
         tokio::time::timeout(FAILOVER_DEADLINE, found).await.unwrap_or_else(|_| panic!("not {what}"))
     };
     federation.beta.control_kill();
+    // Meanwhile it says why nothing moves.
+    let held = until_long("held", |job| job.holds.iter().any(|hold| hold.cells == ["beta"])).await;
+    assert!(held.parts.iter().all(|part| part.failed_over_ms == 0), "{held:?}");
+    let status = federation.home.borough(&["federation", "job", "why", "web"]).await.ended(0);
+    status.prints("beta: no answer, and no failover: ");
     let lost = until_long("failed over", |job| {
         job.parts.iter().any(|part| part.failed_over_ms > 0) && job.parts.iter().any(|part| part.healthy == 4)
     });
@@ -316,7 +344,9 @@ async fn the_tasks_of_a_cell_that_is_lost_go_to_others_and_it_gives_way_when_it_
     let settled = until_long("settled", |job| {
         job.parts.iter().all(|part| part.failed_over_ms == 0 && part.arrived) && job.healthy == 4
     });
-    assert_eq!(promised(&settled.await), [("gamma", 4)]);
+    let settled = settled.await;
+    assert_eq!(promised(&settled), [("gamma", 4)]);
+    assert!(settled.holds.is_empty(), "{settled:?}");
     part_until(&federation.beta, "stopped", |part| part.is_none()).await;
     federation.finish().await;
 }

@@ -16,6 +16,11 @@ const RUN_NOTES: &str = "The job file has a `federation` part, such as {split: f
     borough federation job run web.yaml\n  \
     borough federation job status web";
 
+/// How a script reads it.
+const PLAN_NOTES: &str = "The federation asks each cell how many tasks its own scheduler would place now, and promises \
+    nothing.\n\n\
+    Exit codes: 0: no change; 1: something would change; 2: the job file would be refused.";
+
 /// What becomes of tasks.
 const FORGET_NOTES: &str = "The federation forgets the job, and tells no cell. Its tasks go on as jobs of their cells, and \
     borough job stop ends them there.";
@@ -42,6 +47,9 @@ pub enum FederatedVerb {
     /// Run the job of a file in the cells of a federation, or change it
     #[command(after_help = RUN_NOTES)]
     Run(FederatedRun),
+    /// Show what `run` would do: which cells would have how many tasks, and why
+    #[command(after_help = PLAN_NOTES)]
+    Plan(FederatedPlan),
     /// List the federated jobs
     List(FederatedList),
     /// Show a federated job: what each cell has of it, and why
@@ -101,6 +109,15 @@ pub struct FederatedRun {
     /// Change the job only if it is at this revision, as `status` shows it
     #[arg(long, value_name = "REVISION", value_parser = number::whole(1..=u32::MAX))]
     pub check_revision: Option<u32>,
+}
+
+/// `federation job plan`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedPlan {
+    #[command(flatten)]
+    pub file: FileArguments,
+    #[command(flatten)]
+    pub home: FederationHome,
 }
 
 /// `federation job list`.

@@ -50,8 +50,8 @@ pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources}
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use federated::{
-    FederatedList, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop, FederatedTarget,
-    FederatedVerb, FederatedWait, FederationVerb,
+    FederatedList, FederatedPlan, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop,
+    FederatedTarget, FederatedVerb, FederatedWait, FederationVerb,
 };
 pub(crate) use foreign_verb::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;
@@ -334,6 +334,10 @@ impl Verb {
     pub fn failure_numbers(&self) -> FailureNumbers {
         match self {
             Self::Job(JobVerb::Plan(_)) => FailureNumbers::Plan,
+            Self::Federation(FederationArguments {
+                verb: Some(FederationVerb::Job(FederatedVerb::Plan(_))),
+                ..
+            }) => FailureNumbers::Plan,
             Self::Task(TaskVerb::Exec(_)) | Self::Store(StoreVerb::Check(_)) => FailureNumbers::One,
             _ => FailureNumbers::Table,
         }

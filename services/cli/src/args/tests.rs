@@ -260,6 +260,7 @@ fn the_exit_codes_of_the_help_are_those_of_the_documentation() {
 fn failures_of_plan_and_exec_have_their_own_code() {
     let numbers = |line| parsed(line).unwrap().verb.failure_numbers();
     assert_eq!(numbers("borough job plan web.yaml"), FailureNumbers::Plan);
+    assert_eq!(numbers("borough federation job plan web.yaml"), FailureNumbers::Plan);
     assert_eq!(numbers("borough task exec web/0 -- ls"), FailureNumbers::One);
     assert_eq!(numbers("borough store check --store embedded:a"), FailureNumbers::One);
     assert_eq!(numbers("borough store export --store embedded:a --to -"), FailureNumbers::Table);

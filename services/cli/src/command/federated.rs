@@ -15,12 +15,12 @@ use super::list::list_page;
 use super::member::{home, home_missing_explained};
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{
-    FederatedList, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop, FederatedTarget,
-    FederatedVerb, FederatedWait, Global,
+    FederatedList, FederatedPlan, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop,
+    FederatedTarget, FederatedVerb, FederatedWait, FileArguments, Global,
 };
 use crate::exit::{Code, Failure};
-use crate::jobfile::{LoadedFederated, load_federated};
-use crate::output::{FederatedJobView, FederatedVersionView, Printer};
+use crate::jobfile::{LoadedFederated, load_federated, path_shown};
+use crate::output::{FederatedJobView, FederatedPlanView, FederatedVersionView, Printer};
 
 /// Pause between two looks at a job that a verb waits for.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
@@ -28,6 +28,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(300);
 pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
         FederatedVerb::Run(run) => submit(global, run, printer).await,
+        FederatedVerb::Plan(plan) => self::plan(global, plan, printer).await,
         FederatedVerb::List(list) => self::list(global, list, printer).await,
         FederatedVerb::Status(status) => self::status(global, status, printer).await,
         FederatedVerb::Scale(scale) => self::scale(global, scale, printer).await,
@@ -50,13 +51,38 @@ fn explained(client: &Client, error: ClientError) -> Failure {
     home_missing_explained(client, failure)
 }
 
-async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result<Code, Failure> {
-    let client = home(global, &run.home)?;
-    let options = load_options(global, &run.file)?;
-    let path: &Path = &run.file.file;
+/// Loads the job of a file, and says what is remarkable about it.
+async fn loaded(
+    global: &Global,
+    arguments: &FileArguments,
+    printer: &Printer,
+) -> Result<FederatedJob, Failure> {
+    let options = load_options(global, arguments)?;
+    let path: &Path = &arguments.file;
     let loaded = load_federated(path, &options).await;
     let LoadedFederated { job, notes } = loaded.map_err(|error| super::job::file_refused(path, &error))?;
     notes.iter().for_each(|note| printer.remark(&format!("note: {note}")));
+    Ok(job)
+}
+
+async fn plan(global: &Global, plan: FederatedPlan, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &plan.home)?;
+    let job = loaded(global, &plan.file, printer).await?;
+    let answer = client.federated_plan(&reference(&job), job.to_file().to_string()).await;
+    let view = FederatedPlanView::from(answer.map_err(|error| explained(&client, error))?);
+    printer.one(&view, FederatedPlanView::text)?;
+    if !view.changed {
+        return Ok(Code::Done);
+    }
+    let check = view.revision().map_or_else(String::new, |revision| format!(" --check-revision {revision}"));
+    let file = path_shown(&plan.file.file);
+    printer.remark(&format!("to do exactly this: borough federation job run{check} {file}"));
+    Ok(Code::Changed)
+}
+
+async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result<Code, Failure> {
+    let client = home(global, &run.home)?;
+    let job = loaded(global, &run.file, printer).await?;
     let (target, file) = (reference(&job), job.to_file().to_string());
     let revision = run.check_revision.map_or(0, u64::from);
     let answer = client.federated_run(&target, file, revision).await;

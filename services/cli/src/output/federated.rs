@@ -1,11 +1,15 @@
 //! Federated jobs, and what each cell has of them.
 
+mod plan;
+
 use borough_proto::v1;
 use serde::Serialize;
 
 use super::table::{Tabular, table};
 use super::text::{time, word};
 use super::{Foreign, Style};
+
+pub(crate) use plan::FederatedPlanView;
 
 /// A federated job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,6 +37,8 @@ pub(crate) struct FederatedJobView {
     pending: u32,
     parts: Vec<FederatedPartView>,
     reasons: Vec<CellsReasonView>,
+    /// What keeps the tasks of cells that do not answer from going to others.
+    holds: Vec<CellsReasonView>,
     /// Null: the federation has not come to its newest version yet.
     release: Option<FederatedReleaseView>,
 }
@@ -110,6 +116,7 @@ impl From<v1::FederatedJob> for FederatedJobView {
             parts: job.parts.into_iter().map(FederatedPartView::from).collect(),
             reasons: job.reasons.into_iter().map(CellsReasonView::from).collect(),
             release: job.release.map(FederatedReleaseView::from),
+            holds: job.holds.into_iter().map(CellsReasonView::from).collect(),
         }
     }
 }
@@ -350,12 +357,25 @@ impl FederatedJobView {
         for part in self.parts.iter().filter(|part| !part.problem.is_empty()) {
             text = format!("{text}\n{}: {}", part.cell, part.problem);
         }
-        if !self.reasons.is_empty() && self.state == "active" {
-            text.push_str("\n\nwhy each cell has no more:");
-            for reason in &self.reasons {
-                let cells: Vec<String> = reason.cells.iter().map(ToString::to_string).collect();
-                text = format!("{text}\n  {}: {}", cells.join(", "), reason.words);
-            }
+        for hold in &self.holds {
+            let cells: Vec<String> = hold.cells.iter().map(ToString::to_string).collect();
+            text = format!("{text}\n{}: no answer, and no failover: {}", cells.join(", "), hold.words);
+        }
+        if self.state == "active" {
+            text.push_str(&self.reasons_text());
+        }
+        text
+    }
+
+    /// Why each cell has no more; empty if nothing is known.
+    fn reasons_text(&self) -> String {
+        if self.reasons.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n\nwhy each cell has no more:".to_owned();
+        for reason in &self.reasons {
+            let cells: Vec<String> = reason.cells.iter().map(ToString::to_string).collect();
+            text = format!("{text}\n  {}: {}", cells.join(", "), reason.words);
         }
         text
     }

@@ -1,25 +1,23 @@
 //! What a leader knows of the federated jobs: their rows, what was promised to cells, and how each was last divided.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Database;
 use borough_model::federation::{
-    CellFacts, CellLook, CellLooked, CellReach, CellRelease, CellsReason, FederatedJob, FederatedJobRow,
-    FederatedPart, FederatedState, FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart,
-    ReleaseAction, ReleasePhase, ReleaseState, ReleaseWait, SettleOutcome, Split, SplitMode, SplitPolicy,
-    VersionAssignment, cell_facts, part_release, parts_lowered, parts_promised, release_step, room_deducted,
-    settle_step, settlement_apply, settlement_of, split,
+    CellFacts, CellRelease, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState,
+    FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart, ReleaseAction, ReleasePhase,
+    ReleaseState, ReleaseWait, SettleOutcome, Split, SplitMode, SplitPolicy, VersionAssignment, cell_facts,
+    part_release, parts_lowered, parts_promised, release_step, room_deducted, settle_step, settlement_apply,
+    settlement_of, split,
 };
-use borough_model::member::{MemberRow, MemberSeen};
 use borough_model::{FederatedJobId, Name, Resources};
 use borough_store::federated::{FederatedChange, federated_parts_each, federated_statuses_each};
 use borough_store::{CellSpace, StoreResult};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::call::{PartFound, PartNotice, PartVisited};
+use super::cells::MemberCells;
 
 /// A report that says the same as before is recorded after so long, so that its age stays true.
 const SEEN_AGAIN_MS: i64 = 30_000;
@@ -28,52 +26,8 @@ pub(super) const RETRY: Duration = Duration::from_secs(15);
 /// Steps of a release that are taken together: more than a release has stages.
 const RELEASE_STEPS_MAX: usize = 64;
 
-/// The members as the division knows them.
-#[derive(Clone, Default)]
-pub(super) struct MemberCells {
-    pub(super) rows: BTreeMap<Name, Arc<MemberRow>>,
-    pub(super) seen: Arc<BTreeMap<Name, MemberSeen>>,
-    /// Of the rows. Another one is a reason to divide again.
-    mark: u64,
-}
-
-impl MemberCells {
-    pub(super) fn new(rows: BTreeMap<Name, Arc<MemberRow>>, seen: Arc<BTreeMap<Name, MemberSeen>>) -> Self {
-        let mut hasher = Xxh3::new();
-        for row in rows.values() {
-            (row.id.0, row.cell.as_str(), row.cordoned, row.draining).hash(&mut hasher);
-            row.labels.hash(&mut hasher);
-        }
-        Self { rows, seen, mark: hasher.finish() }
-    }
-
-    /// Whether the last look at a cell brought a report.
-    pub(super) fn is_heard(&self, cell: &Name) -> bool {
-        self.rows.contains_key(cell) && self.seen.get(cell).is_some_and(|seen| seen.problem.is_none())
-    }
-
-    /// What the last round has brought, for the watch.
-    pub(super) fn looks(&self) -> Vec<CellLooked> {
-        let looked = self.rows.values().filter_map(|row| {
-            let seen = self.seen.get(&row.cell).filter(|seen| seen.member == row.id)?;
-            let look = CellLook::of(seen.problem.as_ref().map(|problem| problem.kind));
-            Some(CellLooked { cell: row.cell.clone(), member: row.id, look })
-        });
-        looked.collect()
-    }
-
-    /// Whether a cell answers, and for how long it has not.
-    fn reach(&self, cell: &Name, now_ms: i64) -> CellReach {
-        if self.is_heard(cell) {
-            return CellReach::Reachable;
-        }
-        let problem = self.seen.get(cell).and_then(|seen| seen.problem.as_ref());
-        let since_ms = problem.map_or(now_ms, |problem| problem.since_ms);
-        CellReach::Unreachable { for_ms: u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0) }
-    }
-}
-
 /// One federated job.
+#[derive(Clone)]
 pub(super) struct LedJob {
     pub(super) row: Arc<FederatedJobRow>,
     pub(super) parts: BTreeMap<Name, FederatedPart>,
@@ -123,13 +77,9 @@ impl LedJobs {
         self.jobs.retain(|id, _| ids.contains(id));
         for row in rows.values() {
             let job = self.jobs.entry(row.id).or_insert_with(|| LedJob {
-                row: Arc::clone(row),
                 parts: promised.parts.remove(&row.id).unwrap_or_default(),
                 status: promised.statuses.remove(&row.id).unwrap_or_default(),
-                is_asked: false,
-                retry_at: Duration::ZERO,
-                versions: BTreeMap::new(),
-                newest_of: 0,
+                ..LedJob::of(row)
             });
             job.row_set(row);
         }
@@ -270,7 +220,20 @@ fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> F
 }
 
 impl LedJob {
-    fn row_set(&mut self, row: &Arc<FederatedJobRow>) {
+    /// A job of which nothing was promised yet.
+    pub(super) fn of(row: &Arc<FederatedJobRow>) -> Self {
+        Self {
+            row: Arc::clone(row),
+            parts: BTreeMap::new(),
+            status: FederatedStatus::default(),
+            is_asked: false,
+            retry_at: Duration::ZERO,
+            versions: [(row.version, Arc::new(row.spec.clone()))].into(),
+            newest_of: row.revision,
+        }
+    }
+
+    pub(super) fn row_set(&mut self, row: &Arc<FederatedJobRow>) {
         self.row = Arc::clone(row);
         if self.newest_of != row.revision {
             self.newest_of = row.revision;

@@ -8,17 +8,17 @@
 //! concerns it.
 
 mod call;
+mod cells;
+mod failover;
 mod led;
+mod question;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::federation::{
-    FailoverOutcome, FederatedPart, FederatedState, FederatedStatus, FederationWatch, failover_decide,
-    part_failed_over,
-};
+use borough_model::federation::{FederatedPart, FederatedState, FederationWatch};
 use borough_model::member::MemberSeen;
 use borough_model::{FederatedJobId, Name};
 use borough_store::StoreResult;
@@ -30,7 +30,10 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use self::call::{CellCaller, Visited};
-use self::led::{CellRooms, LedJob, LedJobs, MemberCells, Promised, RETRY, RoomAsk, Rooms};
+use self::cells::MemberCells;
+use self::failover::RecordedHolds;
+use self::led::{CellRooms, LedJob, LedJobs, Promised, RETRY, RoomAsk, Rooms};
+use self::question::Questions;
 use crate::lead::Federation;
 use crate::look::MemberGateways;
 
@@ -53,7 +56,17 @@ pub(crate) struct LookedMembers {
 /// What is under way.
 enum DivisionFlight {
     Visit(Visited),
-    Ask { job: FederatedJobId, revision: u64, rooms: Rooms },
+    Ask {
+        job: FederatedJobId,
+        revision: u64,
+        rooms: Rooms,
+    },
+    /// Of a job that its owner has only asked about.
+    Question {
+        id: FederatedJobId,
+        planned: Box<LedJob>,
+        rooms: Rooms,
+    },
 }
 
 /// The division of one term.
@@ -66,6 +79,7 @@ struct Division<'f> {
     promised: Promised,
     /// The looks of this term, for failovers.
     watch: FederationWatch,
+    holds: BTreeMap<FederatedJobId, RecordedHolds>,
     /// Since when a cell is heard, by the monotonic clock.
     heard_since: BTreeMap<Name, Duration>,
     /// Cells that are being visited.
@@ -73,6 +87,7 @@ struct Division<'f> {
     /// When a cell is visited next, by the monotonic clock.
     visit_at: BTreeMap<Name, Duration>,
     flights: FuturesUnordered<BoxFuture<'static, DivisionFlight>>,
+    questions: Questions,
 }
 
 impl Federation {
@@ -91,10 +106,12 @@ impl Federation {
             led: LedJobs::default(),
             promised,
             watch: FederationWatch::default(),
+            holds: BTreeMap::new(),
             heard_since: BTreeMap::new(),
             visiting: BTreeSet::new(),
             visit_at: BTreeMap::new(),
             flights: FuturesUnordered::new(),
+            questions: Questions::default(),
         };
         loop {
             let (_, mut changes) = self.mirror.subscribe_with(|state| state.cursor());
@@ -103,6 +120,7 @@ impl Federation {
             division.failovers_begin().await?;
             division.settle_all().await?;
             division.versions_read().await?;
+            division.questions_begin().await?;
             division.asks_begin();
             division.visits_begin();
             let pause = division.pause();
@@ -111,6 +129,7 @@ impl Federation {
                     division.landed(flight).await?;
                 }
                 _ = changes.next() => {}
+                () = division.questions.moved() => {}
                 changed = looked.changed() => if changed.is_err() {
                     // The looks have ended, and this term with them.
                     std::future::pending::<()>().await;
@@ -171,37 +190,6 @@ impl Division<'_> {
         let (_, client) = self.looked.gateways.get(cell)?.0.first()?;
         let home = self.federation.config.space.to_string();
         Some(CellCaller { home, cell: cell.clone(), client: client.clone() })
-    }
-
-    /// Promises the tasks of cells that were silent for too long to others.
-    async fn failovers_begin(&mut self) -> StoreResult<()> {
-        let parts = self.led.silent_parts(&self.cells);
-        if parts.is_empty() {
-            return Ok(());
-        }
-        let (now, now_ms) = (millis(self.now()), self.now_ms());
-        let ids: BTreeMap<(Name, Name), FederatedJobId> = self.led.ids();
-        // A job may lose several cells at once.
-        let mut after: BTreeMap<FederatedJobId, BTreeMap<Name, FederatedPart>> = BTreeMap::new();
-        let begins = failover_decide(&self.watch, &parts, now).into_iter();
-        for verdict in begins.filter(|verdict| verdict.outcome == FailoverOutcome::Begins) {
-            let id = ids.get(&(verdict.user, verdict.job));
-            let Some(job) = id.and_then(|id| self.led.jobs.get(id)) else { continue };
-            tracing::warn!(job = %job.row.id, cell = %verdict.cell, "the tasks of a silent cell go to others");
-            let parts = after.entry(job.row.id).or_insert_with(|| job.parts.clone());
-            for part in part_failed_over(parts, &verdict.cell, now_ms) {
-                parts.insert(part.cell.clone(), part);
-            }
-            self.watch.failover_begins(verdict.cell, now);
-        }
-        let changes = after.into_iter().filter_map(|(id, parts)| {
-            let job = self.led.jobs.get(&id)?;
-            let parts = parts.into_values().filter(|part| job.parts.get(&part.cell) != Some(part)).collect();
-            // It is divided again.
-            let status = Some(FederatedStatus { divided: 0, ..job.status.clone() });
-            Some((id, FederatedChange { parts, status, ..FederatedChange::default() }))
-        });
-        self.record(changes.collect()).await
     }
 
     /// Steps that follow from what is known, without a call: what may end now, what is settled of cells that are back,
@@ -271,28 +259,34 @@ impl Division<'_> {
 
     /// Asks cells how much room they have for each job that has to be divided.
     fn asks_begin(&mut self) {
-        let (now, asked_ms) = (self.now(), self.now_ms());
+        let now = self.now();
         let due = self.led.jobs.values().filter(|job| job.is_due(&self.cells, now));
         let due: Vec<FederatedJobId> = due.map(|job| job.row.id).collect();
         for id in due {
             let Some(job) = self.led.jobs.get(&id) else { continue };
-            let asks: Vec<_> = job
-                .asked(&self.cells)
-                .into_iter()
-                .filter_map(|RoomAsk { cell, spec, has, most }| {
-                    let caller = self.caller(&cell)?;
-                    Some(async move { (cell, caller.room(id, &spec, has, most).await) })
-                })
-                .collect();
-            let revision = job.row.revision;
-            let ask = async move {
-                let by_cell: CellRooms = join_all(asks).await.into_iter().collect();
-                DivisionFlight::Ask { job: id, revision, rooms: Rooms { by_cell, asked_ms } }
-            };
+            let (revision, rooms) = (job.row.revision, self.rooms(job));
+            let ask = async move { DivisionFlight::Ask { job: id, revision, rooms: rooms.await } };
             self.flights.push(Box::pin(ask));
             if let Some(job) = self.led.jobs.get_mut(&id) {
                 (job.is_asked, job.retry_at) = (true, now.saturating_add(RETRY));
             }
+        }
+    }
+
+    /// Asks the cells how much room they have for a job.
+    fn rooms(&self, job: &LedJob) -> impl Future<Output = Rooms> + Send + use<> {
+        let (id, asked_ms) = (job.row.id, self.now_ms());
+        let asks: Vec<_> = job
+            .asked(&self.cells)
+            .into_iter()
+            .filter_map(|RoomAsk { cell, spec, has, most }| {
+                let caller = self.caller(&cell)?;
+                Some(async move { (cell, caller.room(id, &spec, has, most).await) })
+            })
+            .collect();
+        async move {
+            let by_cell: CellRooms = join_all(asks).await.into_iter().collect();
+            Rooms { by_cell, asked_ms }
         }
     }
 
@@ -335,6 +329,9 @@ impl Division<'_> {
     async fn landed(&mut self, flight: DivisionFlight) -> StoreResult<()> {
         match flight {
             DivisionFlight::Visit(visited) => self.visited(visited).await,
+            DivisionFlight::Question { id, planned, rooms } => {
+                self.question_answer(id, &planned, &rooms).await
+            }
             DivisionFlight::Ask { job: id, revision, rooms } => {
                 let now_ms = self.now_ms();
                 let Some(job) = self.led.jobs.get_mut(&id) else { return Ok(()) };

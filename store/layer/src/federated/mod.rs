@@ -2,6 +2,7 @@
 //! cell, and how the tasks were last divided. Nothing here calls a cell.
 
 mod part;
+mod question;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,9 @@ use crate::keys::{
 pub use part::{
     FederatedChange, federated_parts_each, federated_parts_of, federated_record, federated_status_of,
     federated_statuses_each,
+};
+pub use question::{
+    federated_answer, federated_answer_watch, federated_ask, federated_question_end, federated_questions_open,
 };
 
 /// What a submission has done.
@@ -56,7 +60,7 @@ pub async fn federated_submit(
         return Err(StoreError::overtaken(&what, expected, revision, by, &look));
     }
     let before = match known {
-        Some(row) if row.state == FederatedState::Stopping => return Err(stopping(&row)),
+        Some(row) if row.state == FederatedState::Stopping => return Err(federated_stopping(&row)),
         Some(row) if row.state == FederatedState::Stopped => {
             removed(tx, changes, &row)?;
             None
@@ -65,34 +69,15 @@ pub async fn federated_submit(
     };
     let (at_ms, by) = (changes.at_ms(), changes.actor().to_owned());
     let Some(before) = before else {
-        let row = FederatedJobRow {
-            id: new,
-            spec: spec.clone(),
-            version: 1,
-            state: FederatedState::Active,
-            revision: 1,
-            submitted_ms: at_ms,
-            changed_ms: at_ms,
-            changed_by: by,
-            order: None,
-        };
+        let row = FederatedJobRow::first(new, spec.clone(), at_ms, by);
         version_write(tx, changes, &row)?;
         row_write(tx, changes, &row)?;
         return Ok(FederatedSubmitted { row, changed: true });
     };
-    if before.spec == *spec {
+    let Some(row) = before.changed_to(spec, at_ms, by) else {
         return Ok(FederatedSubmitted { row: before, changed: false });
-    }
-    let is_version = cell_differs(&before.spec, spec);
-    let row = FederatedJobRow {
-        spec: spec.clone(),
-        version: before.version.saturating_add(u64::from(is_version)),
-        revision: before.revision.saturating_add(1),
-        changed_ms: at_ms,
-        changed_by: by,
-        ..before
     };
-    if is_version {
+    if row.version != before.version {
         version_write(tx, changes, &row)?;
         let oldest = row.version.saturating_sub(FEDERATED_VERSIONS_MAX);
         if oldest > 0 {
@@ -101,16 +86,6 @@ pub async fn federated_submit(
     }
     row_write(tx, changes, &row)?;
     Ok(FederatedSubmitted { row, changed: true })
-}
-
-/// Whether cells would run something else: the count and the division are no part of a version.
-fn cell_differs(before: &FederatedJob, after: &FederatedJob) -> bool {
-    let of = |spec: &FederatedJob| {
-        let mut job = spec.job.clone();
-        job.count = 0;
-        (job, spec.federation.overrides.clone())
-    };
-    of(before) != of(after)
 }
 
 /// Changes how many tasks a federated job has.
@@ -130,7 +105,7 @@ pub async fn federated_scale(
     let expected = before.revision;
     match before.state {
         FederatedState::Active => {}
-        FederatedState::Stopping => return Err(stopping(&before)),
+        FederatedState::Stopping => return Err(federated_stopping(&before)),
         FederatedState::Stopped => {
             let reason = format!(
                 "federated job {user}/{name} is stopped; to run it again: borough federation job run"
@@ -262,7 +237,8 @@ pub async fn federated_version(
     keys::read_snapshot(tx, space, &FederatedVersionKey { job, version }).await
 }
 
-fn stopping(row: &FederatedJobRow) -> StoreError {
+/// The refusal of a change of a job that is being stopped.
+pub fn federated_stopping(row: &FederatedJobRow) -> StoreError {
     let (user, name) = (row.user(), row.name());
     let reason = format!(
         "federated job {user}/{name} is being stopped; look again: borough federation job status {name}"

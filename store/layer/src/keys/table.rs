@@ -1,7 +1,9 @@
 //! The keyspace, one key type per kind: fields on the left, then the kind, and the stored type on the right.
 
 use borough_kv::Versionstamp;
-use borough_model::federation::{FederatedJobRow, FederatedPart, FederatedStatus, FederatedVersion};
+use borough_model::federation::{
+    FederatedJobRow, FederatedPart, FederatedQuestion, FederatedStatus, FederatedVersion,
+};
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::member::{MemberRow, MemberSeen};
 use borough_model::merged::MergedServiceRow;
@@ -265,6 +267,14 @@ keys! {
     AuditChunkKey {
         number: u64,
     } = AuditChunk => AuditChunk;
+
+    /// `federated_question/<question>`: what would become of a job; never in the journal.
+    FederatedQuestionKey {
+        /// The id that the job gets if it is new and comes to be.
+        question: FederatedJobId,
+    } = FederatedQuestion => FederatedQuestion;
+    /// `federated_question_head`: counts the questions, for the federation process that answers them.
+    FederatedQuestionHeadKey {} = FederatedQuestionHead => Counter;
 }
 
 impl TaskKey {

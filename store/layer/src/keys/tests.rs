@@ -205,6 +205,8 @@ fn bytes_are_golden() {
         FederatedVersionKey { job: FederatedJobId(3), version: 2 };
         FederatedPartKey { job: FederatedJobId(3), cell: name("beta") };
         FederatedStatusKey { job: FederatedJobId(3) };
+        FederatedQuestionKey { question: FederatedJobId(3) };
+        FederatedQuestionHeadKey {};
         JournalKey { store_epoch: 1, stamp: Versionstamp::new(0x0102_0304, 5), part: 0 };
         JournalHeadKey {};
         JournalFloorKey {};

@@ -122,7 +122,9 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::StoreGeneration
         | KeyKind::AccessHead
         | KeyKind::AuditHead
-        | KeyKind::AuditChunk => false,
+        | KeyKind::AuditChunk
+        | KeyKind::FederatedQuestion
+        | KeyKind::FederatedQuestionHead => false,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Federated jobs: what their owner says of cells, and how their tasks are divided among them.
 //!
 //! [`FederationSpec`] is the `federation` part of a job file, and [`split`] divides the tasks. [`failover_decide`] says
-//! when a silent cell is given up, and [`settle_step`] what stays when it is back. [`release_step`] says which cells get
-//! a new version next. All here is pure: the caller asks the cells, and records and carries out what is decided.
+//! when a silent cell is given up, and [`settle_step`] what stays when it is back. [`release_step`] says which cells
+//! get a new version next. All here is pure: the caller asks the cells, and records and carries out what is decided.
 
 mod check;
 mod facts;
@@ -11,6 +11,7 @@ mod file;
 mod job;
 mod part;
 mod patch;
+mod question;
 mod read;
 mod release;
 mod row;
@@ -33,6 +34,7 @@ pub use part::{
     AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, part_failed_over,
     part_release, part_step, parts_lowered, parts_promised, settlement_apply, settlement_of,
 };
+pub use question::{FEDERATED_QUESTIONS_MAX, FederatedAnswer, FederatedQuestion};
 pub use release::{
     CellProgress, CellReach, CellRelease, FailedCell, RELEASE_SKIP_MS, ReleaseAction, ReleasePhase,
     ReleaseReason, ReleaseRefusal, ReleaseSpec, ReleaseStage, ReleaseState, ReleaseStep, ReleaseVerdict,

@@ -107,6 +107,40 @@ impl ReleaseOrderKind {
 }
 
 impl FederatedJobRow {
+    /// The row of a job that is new.
+    pub fn first(id: FederatedJobId, spec: FederatedJob, at_ms: i64, by: String) -> Self {
+        Self {
+            id,
+            spec,
+            version: 1,
+            state: FederatedState::Active,
+            revision: 1,
+            submitted_ms: at_ms,
+            changed_ms: at_ms,
+            changed_by: by,
+            order: None,
+        }
+    }
+
+    /// The row after its owner has changed the job to `spec`. `None`: it is that already.
+    pub fn changed_to(&self, spec: &FederatedJob, at_ms: i64, by: String) -> Option<Self> {
+        if self.spec == *spec {
+            return None;
+        }
+        let is_version = cell_differs(&self.spec, spec);
+        Some(Self {
+            id: self.id,
+            spec: spec.clone(),
+            version: self.version.saturating_add(u64::from(is_version)),
+            state: self.state,
+            revision: self.revision.saturating_add(1),
+            submitted_ms: self.submitted_ms,
+            changed_ms: at_ms,
+            changed_by: by,
+            order: self.order,
+        })
+    }
+
     /// The user that owns it.
     pub fn user(&self) -> &Name {
         &self.spec.job.user
@@ -116,6 +150,16 @@ impl FederatedJobRow {
     pub fn name(&self) -> &Name {
         &self.spec.job.name
     }
+}
+
+/// Whether cells would run something else: the count and the division are no part of a version.
+fn cell_differs(before: &FederatedJob, after: &FederatedJob) -> bool {
+    let of = |spec: &FederatedJob| {
+        let mut job = spec.job.clone();
+        job.count = 0;
+        (job, spec.federation.overrides.clone())
+    };
+    of(before) != of(after)
 }
 
 /// One version of a federated job.
@@ -165,6 +209,10 @@ pub struct FederatedStatus {
     /// Which tasks stay, while cells are back that were failed over.
     #[n(9)]
     pub kept: Option<KeptSide>,
+    /// What keeps the tasks of cells that do not answer from going to others.
+    #[n(10)]
+    #[cbor(default)]
+    pub holds: Vec<CellsReason>,
 }
 
 /// Cells for which the same words hold.

@@ -167,6 +167,10 @@ class FederatedJob(Record):
     """When it was last divided; 0: never. Time of the federation's home, milliseconds since 1970."""
     release: FederatedRelease | None = None
     """How far its newest version is; absent: the federation has not come to it yet."""
+    holds: tuple[CellsReason, ...] = ()
+    """What keeps the tasks of cells that do not answer from going to others, as the federation last decided it;
+    only in answers to GetFederatedJob.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

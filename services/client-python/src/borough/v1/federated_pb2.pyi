@@ -152,6 +152,7 @@ class FederatedJob(_message.Message):
         "reasons",
         "divided_ms",
         "release",
+        "holds",
     )
     ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +175,7 @@ class FederatedJob(_message.Message):
     REASONS_FIELD_NUMBER: _ClassVar[int]
     DIVIDED_MS_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
     id: str
     user: str
     name: str
@@ -195,6 +197,7 @@ class FederatedJob(_message.Message):
     reasons: _containers.RepeatedCompositeFieldContainer[CellsReason]
     divided_ms: int
     release: FederatedRelease
+    holds: _containers.RepeatedCompositeFieldContainer[CellsReason]
     def __init__(
         self,
         id: _Optional[str] = ...,
@@ -218,6 +221,7 @@ class FederatedJob(_message.Message):
         reasons: _Optional[_Iterable[_Union[CellsReason, _Mapping]]] = ...,
         divided_ms: _Optional[int] = ...,
         release: _Optional[_Union[FederatedRelease, _Mapping]] = ...,
+        holds: _Optional[_Iterable[_Union[CellsReason, _Mapping]]] = ...,
     ) -> None: ...
 
 class FederatedRelease(_message.Message):
@@ -320,6 +324,42 @@ class RunFederatedJobResponse(_message.Message):
     job: FederatedJob
     changed: bool
     def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ..., changed: bool = ...) -> None: ...
+
+class PlanFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name", "job_file")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_FILE_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    job_file: str
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        job_file: _Optional[str] = ...,
+    ) -> None: ...
+
+class PlanFederatedJobResponse(_message.Message):
+    __slots__ = ("before", "after", "changed")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    before: FederatedJob
+    after: FederatedJob
+    changed: bool
+    def __init__(
+        self,
+        before: _Optional[_Union[FederatedJob, _Mapping]] = ...,
+        after: _Optional[_Union[FederatedJob, _Mapping]] = ...,
+        changed: bool = ...,
+    ) -> None: ...
 
 class ListFederatedJobsRequest(_message.Message):
     __slots__ = ("context", "cell", "user", "stopped", "page", "member")

@@ -60,6 +60,11 @@ RUN_FEDERATED_JOB = Method(
     federated_pb2.RunFederatedJobRequest,
     federated_pb2.RunFederatedJobResponse,
 )
+PLAN_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/PlanFederatedJob",
+    federated_pb2.PlanFederatedJobRequest,
+    federated_pb2.PlanFederatedJobResponse,
+)
 LIST_FEDERATED_JOBS = Method(
     "/borough.v1.FederatedService/ListFederatedJobs",
     federated_pb2.ListFederatedJobsRequest,

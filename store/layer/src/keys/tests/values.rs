@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use borough_kv::Versionstamp;
 use borough_model::access::{AccessRole, Right};
 use borough_model::federation::{
-    AdmittedJob, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus,
-    FederatedVersion, FederationSpec, KeptSide, PartProblem, PartRollout, PartSeen, ReleaseOrder,
-    ReleaseOrderKind, ReleaseState,
+    AdmittedJob, CellsReason, FederatedAnswer, FederatedJob, FederatedJobRow, FederatedPart,
+    FederatedQuestion, FederatedState, FederatedStatus, FederatedVersion, FederationSpec, KeptSide,
+    PartProblem, PartRollout, PartSeen, ReleaseOrder, ReleaseOrderKind, ReleaseState,
 };
 use borough_model::job::{Band, job_new};
 use borough_model::member::{MemberProblem, MemberReport, MemberRow, MemberSeen, ProblemKind};
@@ -172,12 +172,14 @@ fn federated() -> Vec<StoredRow> {
         own: Some(5),
     };
     let reason = CellsReason { words: "full".to_owned(), cells: vec![name("beta")] };
+    let (question, answered) = (spec.clone(), part.clone());
     let status = FederatedStatus {
         divided: 4,
         members_mark: 15,
         at_ms: 16,
         unplaced: 17,
         shortfall: Some("few".to_owned()),
+        holds: vec![reason.clone()],
         reasons: vec![reason],
         release: Some(ReleaseState::first(2)),
         release_wait: Some("paused".to_owned()),
@@ -192,7 +194,13 @@ fn federated() -> Vec<StoredRow> {
             by: "user/ada".to_owned(),
         };
         FederatedPart: FederatedPartKey { job, cell: name("beta") } => part;
-        FederatedStatus: FederatedStatusKey { job } => status;
+        FederatedStatus: FederatedStatusKey { job } => status.clone();
+        FederatedQuestion: FederatedQuestionKey { question: job } => FederatedQuestion {
+            spec: question,
+            asked_ms: 18,
+            answer: Some(FederatedAnswer { parts: vec![answered], status }),
+        };
+        FederatedQuestionHead: FederatedQuestionHeadKey {} => Counter(3);
     }
 }
 
