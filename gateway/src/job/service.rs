@@ -263,12 +263,13 @@ impl JobService for JobServer {
         let (cell, caller, request) = self.cells.admit_change(request)?;
         let (user, name) = names_read(&request.user, &request.name)?;
         let order = order_of(&request)?;
+        let expected = Some(request.expected_version).filter(|version| *version > 0);
         let (user, name, space) = (&user, &name, &cell.space);
         let action = if order == RolloutOrder::Promote { "rollout_promote" } else { "rollout_order" };
         let keyed = KeyedRequest::new(&caller, action, &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let job = job_by_name(&tx, space, user, name).await?.id;
-            rollout_order(&tx, &mut changes, job, order).await?;
+            rollout_order(&tx, &mut changes, job, order, expected).await?;
             Ok((job, changes))
         })
         .await?;

@@ -9,6 +9,7 @@ use borough_model::task::{TaskRow, TaskState};
 use borough_model::{JobId, TaskId};
 
 use crate::backlog::{OpenQueue, gang_queue, task_queue};
+use crate::count::CountChange;
 use crate::explain::{Explanation, WaitReason, explain, is_daemon};
 use crate::plan::plan;
 use crate::seed::PLAN_SEED;
@@ -51,7 +52,10 @@ impl Relocation {
         if self.unplaceable.contains(&(job, shape)) {
             return false;
         }
+        let ports = self.ports_of(task);
         let Some(before) = leave(&mut self.trial, task) else { return false };
+        // It gives its fixed ports back before it begins elsewhere, perhaps under the same address.
+        self.ports_change(&ports, CountChange::Remove);
         let gang = self.trial.tables().jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
         let queue = if gang {
             gang_queue(self.trial.tables(), job, self.now_ms)
@@ -67,9 +71,28 @@ impl Relocation {
             }
             None => {
                 self.trial.slot_suppose(task, before);
+                self.ports_change(&ports, CountChange::Add);
                 self.unplaceable.insert((job, shape));
                 false
             }
+        }
+    }
+
+    /// The node of a task, and the fixed ports that it has there.
+    fn ports_of(&self, task: TaskId) -> Option<(u32, Vec<u16>)> {
+        let tables = self.trial.tables();
+        let entry = tables.jobs.get(&task.job)?;
+        let slot = entry.task(task.index)?;
+        // An attempt of another version may have others.
+        let is_current = tables.job(task.job)?.version_of(task.index) == slot.spec_version;
+        let shape = tables.shapes.get(entry.shape_of(task.index).filter(|_| is_current)?)?;
+        let node = tables.nodes.ordinal(slot.node?)?;
+        (!shape.ports_fixed.is_empty()).then(|| (node, shape.ports_fixed.clone()))
+    }
+
+    fn ports_change(&mut self, ports: &Option<(u32, Vec<u16>)>, change: CountChange) {
+        if let Some((node, ports)) = ports {
+            self.trial.ports_suppose(*node, ports, change);
         }
     }
 }

@@ -3187,9 +3187,12 @@ type OrderRolloutRequest struct {
 	Order   OrderRolloutRequest_Order `protobuf:"varint,5,opt,name=order,proto3,enum=borough.v1.OrderRolloutRequest_Order" json:"order,omitempty"`
 	// Only with UNDO. One of the job's `rollout.versions`, or one that differs from one of them in metadata only.
 	// 0: the newest of `rollout.versions` that differs from the version in force.
-	Version       uint32 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Version uint32 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
+	// If not 0 and not the version in force, the gateway refuses the order with FAILED_PRECONDITION: whoever gives it has
+	// seen another state.
+	ExpectedVersion uint32 `protobuf:"varint,7,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OrderRolloutRequest) Reset() {
@@ -3260,6 +3263,13 @@ func (x *OrderRolloutRequest) GetOrder() OrderRolloutRequest_Order {
 func (x *OrderRolloutRequest) GetVersion() uint32 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *OrderRolloutRequest) GetExpectedVersion() uint32 {
+	if x != nil {
+		return x.ExpectedVersion
 	}
 	return 0
 }
@@ -5559,14 +5569,15 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\x0fsurging_healthy\x18\x05 \x01(\rH\x01R\x0esurgingHealthy\x88\x01\x01B\n" +
 	"\n" +
 	"\b_surgingB\x12\n" +
-	"\x10_surging_healthy\"\xac\x02\n" +
+	"\x10_surging_healthy\"\xd7\x02\n" +
 	"\x13OrderRolloutRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12;\n" +
 	"\x05order\x18\x05 \x01(\x0e2%.borough.v1.OrderRolloutRequest.OrderR\x05order\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\rR\aversion\"L\n" +
+	"\aversion\x18\x06 \x01(\rR\aversion\x12)\n" +
+	"\x10expected_version\x18\a \x01(\rR\x0fexpectedVersion\"L\n" +
 	"\x05Order\x12\x15\n" +
 	"\x11ORDER_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05PAUSE\x10\x01\x12\n" +

@@ -157,15 +157,17 @@ impl Client {
     }
 
     /// Pauses, resumes or takes back the rollout of a job. `version` counts only for the last: 0 is the newest one that
-    /// differs from the version in force.
+    /// differs from the version in force. `expected` is the version in force that the caller has seen; 0: any.
     ///
     /// # Errors
-    /// As for every call; `FAILED_PRECONDITION` if the job has no rollout that this applies to.
+    /// As for every call; `FAILED_PRECONDITION` if the job has no rollout that this applies to, or another
+    /// version.
     pub async fn rollout_order(
         &self,
         job: &JobRef,
         order: Order,
         version: u32,
+        expected: u32,
     ) -> Result<OrderRolloutResponse, ClientError> {
         let message = OrderRolloutRequest {
             context: self.context_mutation(),
@@ -174,6 +176,7 @@ impl Client {
             name: job.name.clone(),
             order: order.into(),
             version,
+            expected_version: expected,
         };
         self.call("OrderRollout", message, rpc!(JobServiceClient.order_rollout)).await
     }

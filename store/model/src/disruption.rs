@@ -2,7 +2,7 @@
 //!
 //! Rollouts, drains and taints ask here, and the scheduler for evictions. A task of the owner that is away uses budget,
 //! whatever it is away for. A task that keeps failing does not: nobody knows when it will serve, so it would hold up a
-//! drain for ever. A healthy task that surges gives one back.
+//! drain for ever. One with a version that was never rolled out does. A healthy task that surges gives one back.
 
 use std::collections::BTreeSet;
 
@@ -40,6 +40,8 @@ pub struct DisruptionBudget {
     pub surge_wanted: u32,
     /// What a rollout that goes on brings.
     rolling: Option<RollingVersion>,
+    /// The newest version that was rolled out, while a later one is in force that was not; `None`: each was.
+    proven: Option<u32>,
     /// When its rollout began, if the job is a daemon job: it does not wait for a task without room on its node.
     daemon_since_ms: Option<i64>,
 }
@@ -66,8 +68,11 @@ impl DisruptionBudget {
     /// The budget of a job with `spec` in force.
     pub fn of(spec: &JobSpec, row: &JobRow, cause: DisruptionCause) -> Self {
         let (count, surge) = (row.owner_count(), row.surge());
-        let rolling = row.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling);
-        let rolling = rolling.filter(|_| spec.kind != JobKind::Batch).map(|rollout| RollingVersion {
+        let rollout = row.rollout.as_deref().filter(|_| spec.kind != JobKind::Batch);
+        let unproven = rollout.filter(|rollout| rollout.state != RolloutState::Done);
+        let proven = unproven.map(|rollout| rollout.stable.last().copied().unwrap_or(0));
+        let rolling = rollout.filter(|rollout| rollout.state == RolloutState::Rolling);
+        let rolling = rolling.map(|rollout| RollingVersion {
             version: rollout.version,
             healthy_after_ms: i64::try_from(spec.update.unwrap_or_default().healthy_after_ms)
                 .unwrap_or(i64::MAX),
@@ -79,7 +84,7 @@ impl DisruptionBudget {
         let surge_wanted = if away_max == 0 && surge == 0 { surge_wanted } else { 0 };
         let daemon = row.rollout.as_deref().filter(|_| spec.kind == JobKind::Daemon);
         let daemon_since_ms = daemon.map(|rollout| rollout.begun_ms);
-        Self { cause, count, surge, away_max, is_unbounded, surge_wanted, rolling, daemon_since_ms }
+        Self { cause, count, surge, away_max, is_unbounded, surge_wanted, rolling, proven, daemon_since_ms }
     }
 
     /// The budget of a job in an alloc set for moves of its allocs; `None`: no bound holds. Nothing can stand in for a
@@ -107,8 +112,11 @@ impl DisruptionBudget {
                 if is_proven || !is_new { TaskPresence::Present } else { TaskPresence::Away }
             }
             _ if task.incarnation.0 == 0 => unplaced,
-            // What a rollout has replaced is its own doing until the rollout has failed.
-            _ if task.keeps_failing() && !is_new => TaskPresence::Exempt,
+            // A version that never served fails by itself. Were that free, each task that moves would begin with it,
+            // and none would be left.
+            _ if task.keeps_failing() && self.proven.is_none_or(|proven| task.spec_version <= proven) => {
+                TaskPresence::Exempt
+            }
             _ => TaskPresence::Away,
         }
     }

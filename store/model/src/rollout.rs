@@ -180,7 +180,9 @@ impl RolloutView {
             return;
         }
         if rules.canaries > 0 && task.id.index < rules.count {
-            // It keeps its version.
+            // It keeps its version. While it is away, what surges may stand in for it.
+            let holds_none_up = task.is_healthy() || task.keeps_failing() || rules.is_aside(task);
+            self.available = self.available.saturating_add(u32::from(holds_none_up));
             return;
         }
         let resize = resize_next(task, fit.resize_wish(), rules.version, now_ms);
@@ -362,8 +364,7 @@ impl RolloutView {
         if rules.surge_late > 0 && !self.healthy.is_empty() {
             return RolloutStep::Surge;
         }
-        // Nobody misses what surges.
-        let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };
+        let left = rules.healthy_left(self.available);
         let healthy = if rules.together { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
         let mut replaced = std::mem::take(&mut self.idle);
         let mut owned_left = rules.disruptions_left.unwrap_or(u32::MAX);

@@ -211,7 +211,7 @@ impl Crashes {
     /// Gives an order, and does not wait for its effect: the watch shows that.
     async fn order(&self, order: Order) {
         let job = JobRef::new("tester", "web");
-        match self.cell.client().rollout_order(&job, order, 0).await {
+        match self.cell.client().rollout_order(&job, order, 0, 0).await {
             Ok(_) | Err(ClientError::Refused(_)) => {}
             Err(error) => panic!("{order:?}: {error}"),
         }

@@ -11,6 +11,7 @@ use borough_model::node::NodeLoad;
 use borough_model::{Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 use crate::backlog::{Backlog, OpenQueue, PendingReason, ShardDivision};
+use crate::count::CountChange;
 use crate::plan::{PendingQueue, Plan};
 use crate::settings::CellSettings;
 use crate::tables::{CellTables, DeltaApplied, TaskSlot, scheduler_named};
@@ -169,6 +170,11 @@ impl Snapshot {
     /// Replaces a task's slot on trial. Returns the slot before.
     pub(crate) fn slot_suppose(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
         self.change(|tables, _| tables.slot_set(task, slot))
+    }
+
+    /// Gives ports of a node back on trial, or takes them again.
+    pub(crate) fn ports_suppose(&mut self, node: u32, ports: &[u16], change: CountChange) {
+        self.change(|tables, _| tables.nodes.charge(node, &[], ports, change));
     }
 
     /// Remembers the tasks that a plan found to fit nowhere. The worker calls it after each plan, once the outcome of

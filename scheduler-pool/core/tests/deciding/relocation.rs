@@ -1,11 +1,12 @@
 //! Moves off drained nodes, tried before anything is stopped.
 
+use borough_model::job::PortSpec;
 use borough_model::node::NodeState;
 use borough_model::{JobId, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{Relocation, ScoringProfile, explain_elsewhere};
 
 use crate::place::{planned, stored_cell};
-use crate::stored::{StoredCell, node, spec};
+use crate::stored::{StoredCell, name, node, spec};
 
 fn task(job: u64) -> TaskId {
     TaskId { job: JobId(job), index: 0 }
@@ -51,6 +52,40 @@ fn a_task_moves_only_to_capacity_that_nobody_else_gets() {
     let mut relocation = Relocation::new(stored.snapshot(0), [], stored.now_ms);
     assert!(!relocation.fits(task(1)));
     assert_eq!(stored.nodes[&from].0.state, NodeState::Ready);
+}
+
+/// It has the port of its own under the address of both nodes until it leaves. A port of another job stays taken.
+#[test]
+fn a_task_with_a_fixed_port_moves_to_a_node_of_the_same_address() {
+    for other in [None, Some(JobId(2))] {
+        let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+        let (from, to) = (node(0, 2, 8), node(1, 8, 8));
+        let (from_id, to_id) = (from.id, to.id);
+        let mut web = spec("ann", "web", 1, 1_000, 64);
+        web.task.ports = vec![PortSpec { name: name("http"), number: Some(8080) }];
+        stored.node_put(from);
+        stored.job_submit(JobId(1), &web);
+        stored.commit(&planned(&stored));
+        let mut two = spec("ann", "two", 1, 1_000, 64);
+        two.task.ports = vec![PortSpec { name: name("http"), number: Some(8081) }];
+        stored.job_submit(JobId(2), &two);
+        stored.commit(&planned(&stored));
+        for id in [from_id, to_id] {
+            if id == to_id {
+                stored.node_put(to.clone());
+            }
+            stored.node_change(id, |row| "10.0.0.1".clone_into(&mut row.host));
+        }
+        stored.node_change(from_id, |row| (row.draining, row.schedulable) = (true, false));
+        if other.is_some() {
+            // The next version of the job asks for the port that the other job has.
+            web.task.ports[0].number = Some(8081);
+            stored.job_respec(JobId(1), &web);
+        }
+        let mut relocation = Relocation::new(stored.snapshot(0), [], stored.now_ms);
+        assert_eq!(relocation.fits(task(1)), other.is_none());
+        assert_eq!(relocation.fits(task(1)), other.is_none(), "also if it is asked again");
+    }
 }
 
 #[test]

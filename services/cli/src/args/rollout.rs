@@ -34,6 +34,9 @@ pub enum RolloutVerb {
     Promote {
         #[command(flatten)]
         choice: RolloutChoice,
+        /// Promote only this version: refuse if another one has come since you looked
+        #[arg(long, value_name = "VERSION", value_parser = whole(1..=u32::MAX), requires = "target")]
+        check_version: Option<u32>,
         #[command(flatten)]
         wait: WaitArguments,
     },

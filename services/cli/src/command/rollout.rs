@@ -31,8 +31,8 @@ pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -
             Some(job) => order(&client, &job, Order::Resume, printer).await,
             None => order_all(global, &client, choice, Order::Resume, None, printer).await,
         },
-        RolloutVerb::Promote { choice, wait } => match one(choice) {
-            Some(job) => promote(&client, &job, wait, printer).await,
+        RolloutVerb::Promote { choice, check_version, wait } => match one(choice) {
+            Some(job) => promote(&client, &job, *check_version, wait, printer).await,
             None => order_all(global, &client, choice, Order::Promote, Some(wait), printer).await,
         },
         RolloutVerb::Undo(arguments) => match one(&arguments.choice) {
@@ -74,17 +74,20 @@ async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Resu
 }
 
 async fn order(client: &Client, job: &JobRef, order: Order, printer: &Printer) -> Result<Code, Failure> {
-    let ordered = client.rollout_order(job, order, 0).await.map_err(|error| refused(job, error))?;
+    let ordered = client.rollout_order(job, order, 0, 0).await.map_err(|error| refused(job, error))?;
     show(client, job, &ordered.job.unwrap_or_default(), printer).await
 }
 
+/// `seen` is the version that the user has looked at.
 async fn promote(
     client: &Client,
     job: &JobRef,
+    seen: Option<u32>,
     limits: &WaitArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let ordered = client.rollout_order(job, Order::Promote, 0).await.map_err(|error| refused(job, error))?;
+    let ordered = client.rollout_order(job, Order::Promote, 0, seen.unwrap_or(0)).await;
+    let ordered = ordered.map_err(|error| refused(job, error))?;
     ordered_wait(client, job, ordered.job.unwrap_or_default(), limits, printer).await
 }
 
@@ -142,7 +145,9 @@ async fn undo(
         printer.remark(&format!("{job}: from version {now} back to {back}:\n{}", changes.trim_end()));
     }
     confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
-    let ordered = client.rollout_order(job, Order::Undo, arguments.to.unwrap_or(0)).await;
+    // Another version may have come into force while the user read, or somebody else may have gone back already.
+    let ordered =
+        client.rollout_order(job, Order::Undo, arguments.to.unwrap_or(0), before.spec_version).await;
     let row = ordered.map_err(|error| refused(job, error))?.job.unwrap_or_default();
     ordered_wait(client, job, row, &arguments.wait, printer).await
 }

@@ -107,8 +107,10 @@ pub(super) async fn order_all(
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let ordered = async |job: &Job| {
-        let job = name_of(job);
-        let answer = client.rollout_order(&job, order, 0).await.map_err(|error| refused(&job, error))?;
+        // What was shown before the change was confirmed.
+        let (job, expected) = (name_of(job), job.spec_version);
+        let answer =
+            client.rollout_order(&job, order, 0, expected).await.map_err(|error| refused(&job, error))?;
         Ok(answer.job.unwrap_or_default())
     };
     let mut changed = outcome.each(&jobs, |job| name_of(job).to_string(), ordered, printer).await;

@@ -17,14 +17,14 @@ use std::collections::BTreeSet;
 use borough_kv::Transaction;
 use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
 use borough_model::job::{
-    CanaryHealth, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
-    RolloutState, runs_alike, stable_versions,
+    CanaryHealth, JobEvent, JobKind, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
+    RolloutRefused, RolloutState, runs_alike, stable_versions,
 };
 use borough_model::rollout::{RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
 
-use crate::error::{StoreError, StoreResult};
+use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::job::alloc_change_check;
 use crate::job::{
     job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
@@ -64,15 +64,15 @@ pub async fn rollout_replace(
     } else {
         job_tasks_read(tx, changes.space(), job).await?
     };
-    let attempts = if rules.canaries > 0 {
-        // Nobody misses what surges, and the others keep their version.
-        attempts.iter().filter(|(task, _)| task.index >= rules.count).copied().collect()
-    } else if rules.together || row.count > RECHECKED_MAX {
-        attempts.to_vec()
+    // The tasks of the owner keep their version while there are canaries.
+    let is_bound = |(task, _): &&(TaskId, Incarnation)| rules.canaries == 0 || task.index >= rules.count;
+    let attempts: Vec<(TaskId, Incarnation)> = attempts.iter().filter(is_bound).copied().collect();
+    let attempts = if rules.together || row.count > RECHECKED_MAX {
+        attempts
     } else {
         let budget = DisruptionBudget::of(&in_force, &row, DisruptionCause::Rollout);
         // The decision has seen that new attempts are healthy for long enough.
-        attempts_within(&budget, &rows, attempts, i64::MAX)
+        attempts_within(&budget, &rows, &attempts, i64::MAX)
     };
     let disrupted = disrupted(&rules, &rows);
     // One that was not healthy may be by now.
@@ -122,8 +122,11 @@ pub async fn rollout_done(
         let left = sum(&ChargeBasis::from(&spec))?;
         quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
     }
+    // A daemon job gets its tasks with nodes, and no one asks for them.
+    let is_untried = before.owner_count() == 0 && spec.kind != JobKind::Daemon;
+    let done = if is_untried { rollout.done_untried() } else { rollout.done(skipped) };
     // What has surged ends: the tasks of the owner serve.
-    surge_set(tx, changes, &before, &spec, rollout.done(skipped)).await.map(drop)
+    surge_set(tx, changes, &before, &spec, done).await.map(drop)
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and
@@ -146,7 +149,7 @@ pub async fn rollout_fail(
             let held = job_specs_held(tx, changes.space(), &before).await?;
             // The way back must not need room that nobody has admitted: its refusal would come again and again.
             let charged = ChargeBasis::with(&before, &in_force, &held);
-            earlier.filter(|spec| charged.covers(spec, before.count))
+            earlier.filter(|spec| charged.covers(spec, before.count) && spec.validate().is_ok())
         }
         OnFailure::Revert | OnFailure::Stop => None,
     };
@@ -320,13 +323,20 @@ pub enum RolloutOrder {
 }
 
 /// Carries out an order. Pausing a paused rollout, and resuming one that goes on, change nothing.
+///
+/// # Errors
+/// Another version than `expected` is in force, or the rollout is at no point where that can be done.
 pub async fn rollout_order(
     tx: &Transaction,
     changes: &mut ChangeSet,
     job: JobId,
     order: RolloutOrder,
+    expected: Option<u32>,
 ) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
+    if let Some(expected) = expected.filter(|expected| *expected != before.spec_version) {
+        return Err(version_overtaken(&before, expected));
+    }
     let refused =
         |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
     if let RolloutOrder::Undo(Some(version)) = order {
@@ -341,6 +351,16 @@ pub async fn rollout_order(
     };
     let rollout = rollout.with_state(state, changes.at_ms()).map_err(refused)?;
     job_event(tx, changes, &before, &JobEvent::RolloutSet { rollout: Box::new(rollout) })
+}
+
+/// The refusal of an order for a version that is no longer in force: whoever gave it has not seen the present one.
+fn version_overtaken(row: &JobRow, expected: u32) -> StoreError {
+    let (job, now) = (format!("{}/{}", row.user, row.name), row.spec_version);
+    let by = row.rollout.as_ref().map(|rollout| format!(", by {}", rollout.by)).unwrap_or_default();
+    let reason = format!(
+        "job {job} has version {now}{by}, and the order was for version {expected}; look again: borough rollout status {job}"
+    );
+    StoreError::refused_with(RefusalRemedy::ReadAgain, reason)
 }
 
 async fn undo(
@@ -365,6 +385,8 @@ async fn undo(
         }
     };
     alloc_change_check(tx, changes.space(), before, &spec).await?;
+    // It has the count in force, which its other fields may not allow.
+    spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
     if spec == in_force {
         return Err(refused(RolloutRefused::Same(version.unwrap_or(before.spec_version))));
     }

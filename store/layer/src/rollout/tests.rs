@@ -209,7 +209,8 @@ impl World {
     }
 
     async fn order(&self, order: RolloutOrder) -> StoreResult<JobRow> {
-        self.change("rollout_order", async |tx, changes| rollout_order(tx, changes, JOB, order).await).await
+        self.change("rollout_order", async |tx, changes| rollout_order(tx, changes, JOB, order, None).await)
+            .await
     }
 }
 

@@ -228,6 +228,12 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub resizes: bool,
+    /// It is done, and its job had no tasks then: nobody knows whether the version serves. It begins again with the
+    /// first task.
+    #[n(17)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub untried: bool,
 }
 
 /// Whether a rollout goes on.
@@ -392,6 +398,7 @@ impl Rollout {
             disruptions: 0,
             skipped: 0,
             resizes: false,
+            untried: false,
         }
     }
 
@@ -434,6 +441,22 @@ impl Rollout {
         Self { state: RolloutState::Done, held, surge: 0, skipped, ..self.promoted(self.clock_ms) }
     }
 
+    /// It is over without a task that has tried the version.
+    pub fn done_untried(&self) -> Self {
+        Self { untried: true, ..self.done(0) }
+    }
+
+    /// It goes on with the first tasks of its job, if they are the first to try its version.
+    pub fn tried(&self, now_ms: i64) -> Option<Self> {
+        self.untried.then(|| Self {
+            state: RolloutState::Rolling,
+            begun_ms: now_ms,
+            clock_ms: now_ms,
+            untried: false,
+            ..self.clone()
+        })
+    }
+
     /// The same rollout with so many tasks beside those of the owner.
     pub fn with_surge(&self, surge: u32) -> Self {
         Self { surge, ..self.clone() }
@@ -463,7 +486,7 @@ pub fn stable_versions(row: &JobRow) -> Vec<u32> {
     let in_force = [row.spec_version];
     let (known, now): (&[u32], &[u32]) = match row.rollout.as_deref() {
         None => (&[], &in_force),
-        Some(last) if last.state == RolloutState::Done => (&last.stable, &in_force),
+        Some(last) if last.state == RolloutState::Done && !last.untried => (&last.stable, &in_force),
         Some(last) => (&last.stable, &[]),
     };
     let all: Vec<u32> = known.iter().chain(now).copied().collect();

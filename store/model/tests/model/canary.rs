@@ -1,7 +1,7 @@
 //! What a rollout runs beside the tasks of the owner: canaries, which try the version first, and what surges.
 
 use borough_model::job::{
-    CanaryHealth, JobKind, JobSpec, ResizeMode, ResizeSignal, Rollout, RolloutFailure, UpdateSpec,
+    CanaryHealth, JobKind, JobRow, JobSpec, ResizeMode, ResizeSignal, Rollout, RolloutFailure, UpdateSpec,
     count_check,
 };
 use borough_model::rollout::RolloutStep;
@@ -59,6 +59,25 @@ fn nothing_of_the_owner_is_replaced_before_the_canaries_are_healthy_and_promoted
     tasks[3] = task(3, 2, TaskState::Running, Some(NOW));
     let ended = replaced(step(&promoted, &spec, &tasks, now_ms));
     assert_eq!(ended, [1], "task 0 is away, and two surge: one healthy attempt more may end");
+}
+
+/// A version with canaries supersedes a rollout whose surging task serves for one that was replaced.
+#[test]
+fn what_surges_for_a_task_that_is_away_is_replaced_when_that_serves_again() {
+    let none =
+        UpdateSpec { unavailable_max: Some(0), surge_max: Some(1), canaries: 1, ..UpdateSpec::default() };
+    let (row, spec) = job(1, none);
+    let row = begun_with_canaries(&row, 0, 1);
+    let row = JobRow { count: 2, ..begun_with_canaries(&row, 1, 1) };
+    assert_eq!((row.owner_count(), row.surge(), row.version_of(0)), (1, 1, 1));
+    let old = Some(NOW - 60_000);
+    let mut tasks = vec![task(0, 1, TaskState::Stopping, None), task(1, 2, TaskState::Running, old)];
+    assert!(matches!(step(&row, &spec, &tasks, NOW), RolloutStep::Wait { .. }), "nothing else serves");
+    tasks[0] = task(0, 1, TaskState::Running, old);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [1]);
+    // A task that fails by itself is not waited for.
+    tasks[0] = TaskRow { failures: 2, not_before_ms: NOW, ..task(0, 1, TaskState::Pending, None) };
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [1]);
 }
 
 /// What surges ends with the rollout, so it gets no further attempt for that. It keeps its charge until it has ended.

@@ -101,19 +101,22 @@ fn a_task_that_was_moved_or_lost_does_not_keep_failing() {
     assert!(releasing(None).keeps_failing() && !releasing(Some(StopReason::Drained)).keeps_failing());
 }
 
-/// A rollout answers for what it has replaced until it has failed. Afterwards nothing of it holds a drain up.
+/// Each task that moves begins with the version in force. If that version fails, moves would end all that serves.
 #[test]
-fn a_failing_task_of_a_rollout_uses_budget_until_the_rollout_is_paused_or_has_failed() {
+fn a_failing_task_uses_budget_unless_its_version_was_rolled_out() {
     let (row, spec) = job(4, UpdateSpec::default());
     let row = begun(&row);
     let mut tasks: Vec<TaskRow> = (0..4).map(|index| healthy(index, 1)).collect();
     tasks[0] = failing(0, 2);
     assert_eq!(move_left(&spec, &row, &tasks), 0);
     let rollout = row.rollout.clone().unwrap();
-    for state in [RolloutState::Paused, RolloutState::Failed, RolloutState::Done] {
+    for (state, left) in [(RolloutState::Paused, 0), (RolloutState::Failed, 0), (RolloutState::Done, 1)] {
         let over = set(&row, Rollout { state, ..*rollout.clone() });
-        assert_eq!(move_left(&spec, &over, &tasks), 1, "{state:?}");
+        assert_eq!(move_left(&spec, &over, &tasks), left, "{state:?}");
     }
+    // A newer version that supersedes it does not make it free.
+    let newer = begun(&row);
+    assert_eq!((newer.spec_version, move_left(&spec, &newer, &tasks)), (3, 0));
     tasks[0] = failing(0, 1);
     assert_eq!(move_left(&spec, &row, &tasks), 1, "the version before keeps failing");
     // A new attempt has to prove itself, for a move as for the rollout.

@@ -34,6 +34,7 @@ pub(crate) fn rollout_full() -> Rollout {
         disruptions: 6,
         skipped: 7,
         resizes: true,
+        untried: true,
     }
 }
 

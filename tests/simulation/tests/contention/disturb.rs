@@ -121,7 +121,7 @@ impl Disturber {
             23 => self.node_silence(),
             24 | 25 => {
                 self.job_change("rollout_promote", async |tx, changes, job| {
-                    rollout_order(tx, changes, job, RolloutOrder::Promote).await.map(drop)
+                    rollout_order(tx, changes, job, RolloutOrder::Promote, None).await.map(drop)
                 })
                 .await
             }

@@ -188,13 +188,13 @@ impl Operator {
             _ => 0,
         };
         let client = self.client.with_user(&job.user).with_request_id(self.request());
-        let first = client.rollout_order(&job, order, version).await;
+        let first = client.rollout_order(&job, order, version, 0).await;
         self.noted(method, &first);
         let Ok(answer) = first else { return };
         if self.repeats() {
             tokio::time::sleep(Duration::from_millis(below(&*self.rng, 2_000))).await;
             let id = |answer: v1::OrderRolloutResponse| answer.job.map(|job| job.id).unwrap_or_default();
-            let again = client.rollout_order(&job, order, version).await;
+            let again = client.rollout_order(&job, order, version, 0).await;
             self.same("rollout", &id(answer), again.map(id));
         }
     }

@@ -911,7 +911,7 @@ class RolloutProgress(_message.Message):
     ) -> None: ...
 
 class OrderRolloutRequest(_message.Message):
-    __slots__ = ("context", "cell", "user", "name", "order", "version")
+    __slots__ = ("context", "cell", "user", "name", "order", "version", "expected_version")
     class Order(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ORDER_UNSPECIFIED: _ClassVar[OrderRolloutRequest.Order]
@@ -931,12 +931,14 @@ class OrderRolloutRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
     context: _common_pb2.RequestContext
     cell: str
     user: str
     name: str
     order: OrderRolloutRequest.Order
     version: int
+    expected_version: int
     def __init__(
         self,
         context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
@@ -945,6 +947,7 @@ class OrderRolloutRequest(_message.Message):
         name: _Optional[str] = ...,
         order: _Optional[_Union[OrderRolloutRequest.Order, str]] = ...,
         version: _Optional[int] = ...,
+        expected_version: _Optional[int] = ...,
     ) -> None: ...
 
 class OrderRolloutResponse(_message.Message):

@@ -237,7 +237,7 @@ impl World {
     async fn rollout_operate(&self, job: JobId, revision: u64) {
         let failure = RolloutFailure::TaskFails { index: 0, failures: 3 };
         self.change("rollout", async |tx, changes| match self.below(4) {
-            0 => rollout_order(tx, changes, job, RolloutOrder::Undo(None)).await.map(drop),
+            0 => rollout_order(tx, changes, job, RolloutOrder::Undo(None), None).await.map(drop),
             1 => rollout_fail(tx, changes, job, revision, failure).await,
             _ => rollout_done(tx, changes, job, revision, 0).await,
         })

@@ -73,6 +73,24 @@ async fn a_rollout_charges_what_surges_and_gives_it_back() {
     assert_eq!(world.row(2).await.unwrap().incarnation, Incarnation(2));
 }
 
+/// The decision may be older than the end of a task, so the rows count.
+#[tokio::test(start_paused = true)]
+async fn canaries_end_nothing_that_stands_in_for_a_task_of_the_owner() {
+    let world = World::new().await;
+    world.submit(&surging(1, 100, "one", 1)).await.unwrap();
+    world.run(0).await;
+    world.submit(&surging(1, 100, "two", 1)).await.unwrap();
+    world.run(1).await;
+    assert_eq!(world.replace(world.job().await.revision, &[0]).await, 1);
+    let mut tried = surging(1, 100, "three", 1);
+    tried.update = tried.update.map(|update| UpdateSpec { canaries: 1, ..update });
+    world.submit(&tried).await.unwrap();
+    assert_eq!(world.replace(world.job().await.revision, &[1]).await, 0, "nothing else serves");
+    world.again(0).await;
+    assert_eq!(world.replace(world.job().await.revision, &[0, 1]).await, 1);
+    assert_eq!(world.row(1).await.unwrap().state, TaskState::Stopping);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_that_changes_its_size_keeps_what_surges_beside_it() {
     let world = World::new().await;

@@ -19,3 +19,72 @@ async fn a_way_back_that_fails_ends_there_although_an_earlier_version_was_rolled
     world.fail().await;
     assert_eq!((world.job().await.spec_version, world.rollout().await.state), (4, RolloutState::Failed));
 }
+
+/// Two people take a version back at the same time: the second one must not bring it again.
+#[tokio::test(start_paused = true)]
+async fn an_order_for_a_version_that_is_no_longer_in_force_is_refused() {
+    let world = World::new().await;
+    world.submit(&spec(1, 100, "one")).await.unwrap();
+    world.submit(&spec(1, 100, "two")).await.unwrap();
+    world.done().await;
+    let ordered = async |expected| {
+        world
+            .change("rollout_order", async |tx, changes| {
+                rollout_order(tx, changes, JOB, RolloutOrder::Undo(None), Some(expected)).await
+            })
+            .await
+    };
+    assert_eq!(ordered(2).await.unwrap().spec_version, 3);
+    let by = world.rollout().await.by;
+    let refused = ordered(2).await.unwrap_err().to_string();
+    let expected = format!(
+        "job ada/web has version 3, by {by}, and the order was for version 2; look again: borough rollout status ada/web"
+    );
+    assert_eq!((refused, world.job().await.spec_version), (expected, 3));
+}
+
+/// A version that came while its job had no tasks is tried by the first ones, and taken back if they fail.
+#[tokio::test(start_paused = true)]
+async fn a_version_without_tasks_counts_as_rolled_out_once_its_first_task_has_served() {
+    let world = World::new().await;
+    world.submit(&spec(1, 100, "one")).await.unwrap();
+    world.run(0).await;
+    world.submit(&spec(0, 100, "two")).await.unwrap();
+    world.done().await;
+    let parked = world.rollout().await;
+    assert_eq!((parked.state, parked.untried), (RolloutState::Done, true));
+    assert_eq!(stable_versions(&world.job().await), [1]);
+    world.submit(&spec(2, 100, "two")).await.unwrap();
+    let (job, begun) = (world.job().await, world.rollout().await);
+    assert_eq!((job.count, begun.state, begun.version, begun.untried), (2, RolloutState::Rolling, 2, false));
+    world.fail().await;
+    let back = world.rollout().await;
+    assert_eq!(
+        (back.state, back.reverts, back.stable.as_slice()),
+        (RolloutState::Rolling, Some(2), &[1][..])
+    );
+    world.done().await;
+    // A parked job whose version has served begins none.
+    world.submit(&spec(0, 100, "one")).await.unwrap();
+    world.submit(&spec(1, 100, "one")).await.unwrap();
+    assert_eq!(world.rollout().await.state, RolloutState::Done);
+}
+
+/// The count is not taken back, so the earlier rules may not fit it.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_count_does_not_allow_is_not_taken_up_again() {
+    let world = World::new().await;
+    let update = UpdateSpec { canaries: 4, ..UpdateSpec::default() };
+    world.submit(&JobSpec { update: Some(update), ..spec(5, 100, "one") }).await.unwrap();
+    world.submit(&spec(2, 100, "two")).await.unwrap();
+    world.done().await;
+    let refused = world.order(RolloutOrder::Undo(None)).await.unwrap_err().to_string();
+    assert!(refused.contains("canaries"), "{refused}");
+    assert_eq!(world.job().await.spec_version, 2);
+    // Nor does a failure bring it back.
+    let world = World::new().await;
+    world.submit(&JobSpec { update: Some(update), ..spec(5, 100, "one") }).await.unwrap();
+    world.submit(&spec(2, 100, "two")).await.unwrap();
+    world.fail().await;
+    assert_eq!((world.job().await.spec_version, world.rollout().await.state), (2, RolloutState::Failed));
+}
