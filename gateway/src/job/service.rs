@@ -472,7 +472,12 @@ async fn expected_check(
         return Ok(());
     }
     let (user, name) = (&spec.user, &spec.name);
-    let revision = live.as_ref().map_or(0, |row| row.revision);
+    let Some(revision) = live.as_ref().map(|row| row.revision) else {
+        let reason = format!(
+            "there is no job {user}/{name} that runs or waits, and the plan was made at its revision {expected}; plan again"
+        );
+        return Err(StoreError::refused_with(RefusalRemedy::ReadAgain, reason));
+    };
     let by = live.and_then(|row| row.changes).map(|changes| {
         let JobChanges { revision, by, .. } = *changes;
         format!(": {by} has changed it at revision {revision}")

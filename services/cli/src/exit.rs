@@ -9,7 +9,7 @@
 //! | 4 | refused: a condition is not met, another request was first, a limit is reached, or a file or context is there already |
 //! | 5 | no gateway could be reached, or none answered in time, or none answers when a wait times out; the agent of a task's node does not answer |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
-//! | 7 | not done yet: the wait for a drain timed out, and the drain continues |
+//! | 7 | not done yet: the wait of `node drain` or `cell drain` timed out, and the drain continues |
 //! | 74 | a role: its store has stopped, or cannot be read or written (`EX_IOERR` of sysexits.h). Its supervisor starts it again |
 //! | 130 | interrupted |
 //! | 255 | `job plan`, `store check` and `task exec`: the verb failed. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
@@ -291,6 +291,9 @@ fn innermost(status: &tonic::Status) -> Option<String> {
     text.map(|text| known(&text).map_or(text, str::to_owned))
 }
 
+/// What runs a job that is over.
+pub(crate) const RUN_AGAIN: &str = "to run it again, from its file: borough job run FILE";
+
 fn refused(refusal: &GatewayRefusal) -> Failure {
     let (code, hint) = match refusal.code {
         tonic::Code::InvalidArgument => (Code::Usage, None),
@@ -308,6 +311,10 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
         tonic::Code::DeadlineExceeded | tonic::Code::Unavailable => (Code::Unreachable, None),
         tonic::Code::FailedPrecondition if refusal.reason == "CELL_CLOSED" => {
             (Code::Refused, Some("borough cell list"))
+        }
+        _ if refusal.reason == "QUOTA_EXCEEDED" => (Code::Refused, Some("borough quota status")),
+        tonic::Code::FailedPrecondition if refusal.message.ends_with("its job does not run") => {
+            (Code::Refused, Some(RUN_AGAIN))
         }
         tonic::Code::FailedPrecondition
         | tonic::Code::Aborted
@@ -406,6 +413,25 @@ mod tests {
             retry_after: None,
         };
         assert_eq!(refused(&refusal).details, ["spec.profile: is new"]);
+    }
+
+    #[test]
+    fn a_refusal_that_a_command_explains_has_it() {
+        let of = |reason: &str, message: &str| {
+            let refusal = GatewayRefusal {
+                code: tonic::Code::FailedPrecondition,
+                message: message.to_owned(),
+                reason: reason.to_owned(),
+                metadata: Default::default(),
+                fields: Vec::new(),
+                preconditions: Vec::new(),
+                retry_after: None,
+            };
+            refused(&refusal).hint().map(str::to_owned)
+        };
+        assert_eq!(of("QUOTA_EXCEEDED", "the quota of ann").as_deref(), Some("borough quota status"));
+        assert_eq!(of("REFUSED", "task ann/web/0: its job does not run").as_deref(), Some(RUN_AGAIN));
+        assert_eq!(of("REFUSED", "no"), None);
     }
 
     #[test]

@@ -160,6 +160,12 @@ impl StoreError {
     /// Refuses a change that was made for the revision `expected` of something: `now` is another, which `by` has made.
     /// `look` is the command that shows it.
     pub(crate) fn overtaken(what: &str, expected: u64, now: u64, by: Option<&String>, look: &str) -> Self {
+        if now == 0 {
+            let reason = format!(
+                "there is no {what}, and the change was made for its revision {expected}; look again: {look}"
+            );
+            return Self::refused_with(RefusalRemedy::ReadAgain, reason);
+        }
         let by = by.map(|by| format!(", by {by}")).unwrap_or_default();
         Self::refused_with(
             RefusalRemedy::ReadAgain,
@@ -218,4 +224,17 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
 
 fn hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_at_no_revision() {
+        let of =
+            |now| StoreError::overtaken("quota of ann", 5, now, None, "borough quota status ann").to_string();
+        assert!(of(3).starts_with("the quota of ann is at revision 3, and the change was made for 5"));
+        assert!(of(0).starts_with("there is no quota of ann, and the change was made for its revision 5"));
+    }
 }

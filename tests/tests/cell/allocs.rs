@@ -204,7 +204,7 @@ async fn a_set_is_scaled_as_a_job_and_keeps_what_the_jobs_in_it_take() {
     assert_eq!(healthy(&cell, "logs", 1).await.alloc.unwrap().index, 1, "only the new alloc has room");
     cell.borough(&["job", "scale", "--yes", "places", "1"])
         .await
-        .ended(2)
+        .ended(4)
         .warns("allocs that hold what the jobs in them take");
     let smaller = SET.replace("kind:", "count: 2\nkind:").replace("cpu: 300m", "cpu: 150m");
     let file = cell.file("places.yaml", &smaller);

@@ -43,7 +43,7 @@ const BAD: [Bad; 45] = [
     (&["job", "restart", "web", "--task", "0,1"], 3, "job tester/web has no task 1; the only one is 0"),
     (&["job", "restart", "web", "--from", "4294967296"], 2, "accepted: a whole number, 0 to 99999"),
     (&["job", "restart", "nothing"], 3, "no job \"nothing\" of user tester in cell alpha"),
-    (&["job", "restart", "done"], 4, "job tester/done is succeeded: only a running job has tasks to restart"),
+    (&["job", "restart", "done"], 4, "job tester/done is succeeded, so none of its tasks runs"),
     (&["task", "stop", "web"], 2, "accepted: JOB/INDEX"),
     (&["task", "stop", "web/1"], 3, "the only one is 0"),
     (&["task", "stop", "done/0"], 4, "its job does not run"),

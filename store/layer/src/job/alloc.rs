@@ -92,7 +92,9 @@ pub(crate) async fn set_count_check(
     }
     let before = spec.in_force(set);
     let after = JobSpec { count, ..before.clone() };
-    set_change_check(&before, &after, &members_specs(tx, space, set).await?).map_err(refused)
+    // The count is a good one: the jobs in the set forbid it, as they forbid its stop.
+    let checked = set_change_check(&before, &after, &members_specs(tx, space, set).await?);
+    checked.map_err(|error| StoreError::refused(format!("job {}/{}: {error}", set.user, set.name)))
 }
 
 /// Checks the next spec of a running job. Of a set: whether its allocs can still hold the jobs in it. Of a job in a

@@ -89,8 +89,8 @@ fn job_refused(row: &JobRow, refused: JobRefused) -> StoreError {
 }
 
 /// Sets the number of tasks. Growing charges quota for the new tasks. Shrinking releases what was never placed, and
-/// leaves tasks above the count to the controller. The same count changes nothing, and a job that is over refuses any
-/// other.
+/// leaves tasks above the count to the controller. The same count changes nothing. A job that is over refuses any count,
+/// also its own: nothing of it would run.
 pub async fn job_scale(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -99,7 +99,7 @@ pub async fn job_scale(
 ) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
     // Whatever its spec would accept: what is wrong is that the job is over.
-    if count != before.owner_count() && matches!(before.state, JobState::Stopping | JobState::Ended { .. }) {
+    if matches!(before.state, JobState::Stopping | JobState::Ended { .. }) {
         return Err(job_refused(&before, JobRefused::Over(before.state)));
     }
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;

@@ -281,6 +281,19 @@ async fn labels_of_a_job_are_set_and_removed_while_it_runs() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_over_refuses_any_count_also_its_own() {
+    let cell = TestCell::new().await;
+    submit(&cell, &spec("web", 3), 1).await.unwrap();
+    stop(&cell, 1).await;
+    for count in [3, 5] {
+        let scaled = cell
+            .change(change(7, "scale"), async |tx, changes| job_scale(tx, changes, JobId(1), count).await)
+            .await;
+        assert!(matches!(scaled, Err(StoreError::Refused { .. })), "{count}: {scaled:?}");
+    }
+}
+
+#[tokio::test]
 async fn only_what_can_make_a_placement_wrong_writes_the_gate() {
     let cell = TestCell::new().await;
     submit(&cell, &spec("web", 3), 1).await.unwrap();

@@ -13,7 +13,7 @@ use super::wait::WaitingOutput;
 use crate::args::{Global, RestartArguments, RestartFrom};
 use crate::command::attempts::TaskAttempts;
 use crate::command::confirm::{Intent, confirm};
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, RUN_AGAIN};
 use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, word};
 
 pub(super) async fn restart(
@@ -60,8 +60,8 @@ pub(super) fn running_check(job: &JobRef, row: &Job) -> Result<(), Failure> {
         return Ok(());
     }
     let state = word(row.state().as_str_name(), "JOB_STATE_");
-    let message = format!("job {job} is {state}: only a running job has tasks to restart");
-    Err(Failure::new(Code::Refused, message))
+    let message = format!("job {job} is {state}, so none of its tasks runs that could be restarted");
+    Err(Failure::new(Code::Refused, message).with_hint(RUN_AGAIN))
 }
 
 /// The failure with a further command in its hint.

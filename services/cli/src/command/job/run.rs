@@ -15,7 +15,7 @@ use super::show::{TaskSelection, status_view};
 use super::wait::{Waited, wait};
 use crate::args::{Global, RunArguments, WaitArguments};
 use crate::connect;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, RUN_AGAIN};
 use crate::jobfile::{LoadedFile, path_shown};
 use crate::output::{
     EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table, version_changes_since,
@@ -256,6 +256,16 @@ async fn endpoints(client: &Client, waited: &Waited) -> Result<Vec<EndpointView>
     Ok(endpoints.into_iter().map(EndpointView::from).collect())
 }
 
+/// A job that is over is not scaled: the hint has what runs it again.
+fn over_hinted(failure: Failure) -> Failure {
+    let is_over =
+        [": the job is over", ": the job is stopping"].iter().any(|text| failure.message().contains(text));
+    if failure.code() != Code::Refused || !is_over || failure.hint().is_some() {
+        return failure;
+    }
+    failure.with_hint(RUN_AGAIN)
+}
+
 pub(super) async fn scale(
     client: &Client,
     job: &JobRef,
@@ -264,7 +274,8 @@ pub(super) async fn scale(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let client = &wait_for.bounded(client);
-    let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
+    let scaled = client.job_scale(job, count).await.map_err(|error| over_hinted(error.into()))?;
+    let scaled = scaled.job.unwrap_or_default();
     if let WaitMode::Until(limits) = wait_for {
         let waited = wait(client, job, Goal::Up, limits, printer).await?;
         show(client, waited, printer).await?;
@@ -289,4 +300,16 @@ pub(super) async fn stop(
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;
     Ok(Code::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_scales_a_job_that_is_over_hears_what_runs_it_again() {
+        let hint = |text: &str| over_hinted(Failure::new(Code::Refused, text)).hint().map(str::to_owned);
+        assert!(hint("job ann/web: the job is over: stopped").unwrap().contains("borough job run FILE"));
+        assert_eq!(hint("the quota of ann for batch does not allow it"), None);
+    }
 }
