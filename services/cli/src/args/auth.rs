@@ -8,7 +8,7 @@ use borough_model::access::{AccessRole, AccessSubject, Right};
 use clap::{Args, Subcommand};
 
 use super::ca::CaVerb;
-use super::list::ListArguments;
+use super::list::{ListArguments, word_refusal};
 
 /// What a grant is.
 const GRANT_NOTES: &str = "Nobody has a right that no grant gives, and a right that any grant of a user or of one of \
@@ -150,13 +150,11 @@ pub struct UserTokenArguments {
 }
 
 fn role(text: &str) -> Result<AccessRole, String> {
-    let accepted = || format!("accepted: {}", AccessRole::ALL.map(AccessRole::name).join(", "));
-    AccessRole::from_name(text).ok_or_else(accepted)
+    AccessRole::from_name(text).ok_or_else(|| word_refusal(text, &AccessRole::ALL.map(AccessRole::name)))
 }
 
 fn right(text: &str) -> Result<Right, String> {
-    let accepted = || format!("accepted: {}", Right::ALL.map(Right::name).join(", "));
-    Right::from_name(text).ok_or_else(accepted)
+    Right::from_name(text).ok_or_else(|| word_refusal(text, &Right::ALL.map(Right::name)))
 }
 
 /// A token that is valid for longer would better be a client certificate.
@@ -165,4 +163,17 @@ fn validity(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(90 * 24 * 3_600);
     let time = humantime::parse_duration(text).ok().filter(|time| (SHORTEST..=LONGEST).contains(time));
     time.ok_or_else(|| "accepted: a time from 1m to 90d, such as 12h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_or_a_right_that_nobody_knows_is_refused_with_the_near_one() {
+        let refused = role("runnr").unwrap_err();
+        assert!(refused.starts_with(", did you mean \"runner\"?; accepted: viewer, "), "{refused}");
+        assert!(role("zzz").unwrap_err().starts_with("accepted: viewer, "));
+        assert!(right("administr").unwrap_err().starts_with(", did you mean \"administer\"?; accepted: "));
+    }
 }

@@ -12,7 +12,7 @@ use super::list::{
 };
 use super::member::{
     DRAIN_CELL_NOTES, JOIN_NOTES, LEAVE_NOTES, MemberAddress, MemberDrain, MemberJoin, MemberLabelArguments,
-    MemberList, MemberTarget,
+    MemberList, MemberTarget, MemberTargets,
 };
 use super::merged::{SERVICE_NOTES, ServiceSet, ServiceTarget};
 use super::number::{delay, time_within, timeout, whole};
@@ -214,13 +214,13 @@ pub enum CellVerb {
     /// Take a cell out of a federation
     #[command(after_help = LEAVE_NOTES)]
     Leave(MemberTarget),
-    /// Give a cell no new work from the federation
-    Cordon(MemberTarget),
+    /// Give cells no new work from the federation
+    Cordon(MemberTargets),
     /// Move the federated tasks of a cell to other cells, and wait until they run there
     #[command(after_help = DRAIN_CELL_NOTES)]
     Drain(MemberDrain),
-    /// Give a cell new work from the federation again; ends a drain
-    Uncordon(MemberTarget),
+    /// Give cells new work from the federation again; ends a drain
+    Uncordon(MemberTargets),
     /// Say at which gateways the federation reaches a cell
     RenameEndpoint(MemberAddress),
     /// Set and remove labels of a cell in the federation

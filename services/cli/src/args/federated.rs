@@ -90,7 +90,7 @@ pub struct FederatedTarget {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct FederatedWait {
     /// Return at once, without waiting
-    #[arg(long)]
+    #[arg(short, long)]
     pub detach: bool,
     /// Wait at most so long
     #[arg(long, value_parser = timeout, default_value = "10m", value_name = "TIME", conflicts_with = "detach")]

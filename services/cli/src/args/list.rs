@@ -29,7 +29,7 @@ pub struct WatchArguments {
 /// Jobs by their labels.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JobLabels {
-    /// Instead of one: all of jobs of yours with labels like this; lists them and asks
+    /// Instead of a name: each of your jobs with labels like this, or its tasks; lists them and asks
     #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
     pub label: Vec<LabelConditions>,
     /// With --label: of the jobs of every user
@@ -180,13 +180,13 @@ const NODE_STATES: [(&str, NodeStateOrCondition); 10] = [
 
 fn state<S: Copy>(known: &[(&'static str, S)], word: &str) -> Result<S, String> {
     let found = known.iter().find(|(name, _)| *name == word);
-    found.map(|&(_, state)| state).ok_or_else(|| state_refusal(word, words(known)))
+    found.map(|&(_, state)| state).ok_or_else(|| word_refusal(word, &words(known)))
 }
 
-/// What is accepted instead of a word that is no state, after the near one.
-fn state_refusal(word: &str, known: Vec<&'static str>) -> String {
+/// What is accepted instead of a word that is none of these, after the near one.
+pub(super) fn word_refusal(word: &str, known: &[&str]) -> String {
     let accepted = format!("accepted: {}", known.join(", "));
-    match nearest(word, &known) {
+    match nearest(word, known) {
         Some(near) => format!(", did you mean {near:?}?; {accepted}"),
         None => accepted,
     }

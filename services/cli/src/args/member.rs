@@ -59,6 +59,16 @@ pub struct MemberTarget {
     pub home: FederationHome,
 }
 
+/// Member cells by their names.
+#[derive(Clone, Debug, Args)]
+pub struct MemberTargets {
+    /// The names of the cells
+    #[arg(value_name = "CELL", required = true)]
+    pub members: Vec<Name>,
+    #[command(flatten)]
+    pub home: FederationHome,
+}
+
 /// `cell join`.
 #[derive(Clone, Debug, Args)]
 pub struct MemberJoin {

@@ -74,7 +74,7 @@ pub(crate) use member::FEDERATION_HOME;
 use member::FEDERATION_NOTES;
 pub use member::{
     FederationArguments, FederationHome, FederationProcess, MemberAddress, MemberDrain, MemberJoin,
-    MemberLabelArguments, MemberList, MemberTarget,
+    MemberLabelArguments, MemberList, MemberTarget, MemberTargets,
 };
 pub(crate) use merged::shares_changed;
 pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
@@ -116,7 +116,7 @@ Exit codes:
     4  refused: a condition is not met, another request was first, a limit is reached, or a file or context is there already
     5  no gateway could be reached, or none answered in time
     6  not allowed: no token, a wrong one, or one without this right
-    7  not done yet: the wait of `node drain` ran out, and the drain goes on
+    7  not done yet: the wait of `node drain` or `cell drain` ran out, and the drain goes on
    74  a role: its store has stopped; start the role again
   130  interrupted
 `job plan`, `store check` and `task exec` have codes of their own: see their --help.";
@@ -145,7 +145,8 @@ impl Arguments {
     /// The command line is wrong, or it asks for help or for the version.
     pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
         let mut command = Self::screens();
-        let matches = command.try_get_matches_from_mut(line)?;
+        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let matches = command.try_get_matches_from_mut(help_once(&command, &line))?;
         let mut arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         arguments.global.sources = OptionSources::of(&matches);
         Ok(arguments)
@@ -158,6 +159,17 @@ impl Arguments {
         command.build();
         command.mut_subcommands(global_options_hide)
     }
+}
+
+/// `job help --help` asks for help on jobs, as `job help` does: `help` itself has none.
+fn help_once<'l>(root: &Command, line: &'l [OsString]) -> &'l [OsString] {
+    let Some(([_, before @ .., word], [last])) = line.split_last().map(|(last, line)| (line, [last])) else {
+        return line;
+    };
+    let noun = before.iter().try_fold(root, |command, word| command.find_subcommand(word));
+    let is_help = word == "help" && ["--help", "-h"].iter().any(|option| last == option);
+    let is_verb = noun.is_some_and(|noun| noun.find_subcommand(word).is_some());
+    if is_help && is_verb { line.get(..line.len() - 1).unwrap_or(line) } else { line }
 }
 
 fn global_options_hide(command: Command) -> Command {

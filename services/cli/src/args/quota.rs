@@ -143,8 +143,12 @@ fn cpu(text: &str) -> Result<LimitAmount, String> {
     amount(text, |text| cpu_parse(text).ok(), "more than 0 cores, such as 16 or 500m")
 }
 
+/// The least limit of memory and of disk. No job asks for less, so a smaller one is a number without its unit.
+const BYTES_MIN: u64 = 1 << 20;
+
 fn bytes(text: &str) -> Result<LimitAmount, String> {
-    amount(text, |text| bytes_parse(text).ok(), "more than 0 bytes, such as 64GiB")
+    let read = |text: &str| bytes_parse(text).ok().filter(|bytes| *bytes >= BYTES_MIN);
+    amount(text, read, "1MiB or more, such as 64GiB")
 }
 
 fn rate(text: &str) -> Result<LimitAmount, String> {
@@ -186,6 +190,11 @@ mod tests {
         assert_eq!(device("gpu=8"), Ok(("gpu".to_owned(), LimitAmount::Of(8_000))));
         for wrong in ["0", "-1", "much", "", "99999999999999999999"] {
             assert!(cpu(wrong).unwrap_err().ends_with(", or none for no limit"), "{wrong}");
+        }
+        assert_eq!(bytes("1MiB"), Ok(LimitAmount::Of(1 << 20)));
+        for wrong in ["5", "0", "1023KiB"] {
+            let refused = bytes(wrong).unwrap_err();
+            assert_eq!(refused, "accepted: 1MiB or more, such as 64GiB, or none for no limit", "{wrong}");
         }
         assert!(device("=1").is_err() && device("gpu").is_err() && tasks("-1").is_err());
     }

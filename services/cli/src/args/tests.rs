@@ -44,7 +44,7 @@ fn no_argument_of_a_verb_sets_a_global_option() {
 }
 
 /// A line of each verb, as the documentation has it.
-const LINES: [&str; 78] = [
+const LINES: [&str; 80] = [
     "borough job init",
     "borough job init --kind gpu train.yaml",
     "borough job schema",
@@ -92,6 +92,8 @@ const LINES: [&str; 78] = [
     "borough node label alpha-1 tier=db old-",
     "borough node remove alpha-1",
     "borough cell list",
+    "borough federation job scale web 3 -d",
+    "borough cell cordon beta gamma",
     "borough cell status alpha",
     "borough name list web",
     "borough name list --all",
@@ -170,7 +172,7 @@ fn global_options_are_accepted_by_every_verb() {
 }
 
 /// Wrong command lines. `golden/usage.txt` has the answers.
-const WRONG_LINES: [&str; 38] = [
+const WRONG_LINES: [&str; 44] = [
     "borough job scale web -1",
     "borough job scale web many",
     "borough job run",
@@ -209,6 +211,12 @@ const WRONG_LINES: [&str; 38] = [
     "borough get nodes",
     "borough describe node n1",
     "borough node untaint n1 .k",
+    "borough job lst",
+    "borough job lis",
+    "borough job help nope",
+    "borough auth grant user/ann --role runnr",
+    "borough task list --task 1",
+    "borough quota set ann --band batch --memory 5",
 ];
 
 #[test]
@@ -222,6 +230,17 @@ fn wrong_usage_ends_with_2_and_says_what_would_be_right() {
     };
     let all: Vec<String> = WRONG_LINES.iter().map(|line| format!("{line}\n  {}", said(line))).collect();
     expect_test::expect_file!["golden/usage.txt"].assert_eq(&format!("{}\n", all.join("\n")));
+}
+
+#[test]
+fn help_on_help_is_the_help_of_the_noun() {
+    for noun in ["job", "task"] {
+        let of = |line: &str| parsed(line).expect_err(line);
+        let (help, again) = (of(&format!("borough {noun} help")), of(&format!("borough {noun} help --help")));
+        assert_eq!(again.kind(), clap::error::ErrorKind::DisplayHelp);
+        assert_eq!(again.to_string(), help.to_string());
+    }
+    assert!(parsed("borough job stop help").is_ok(), "a job may have this name");
 }
 
 /// The rows of the table of exit codes in a text: each code with its meaning.

@@ -23,7 +23,11 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
         }
         _ => None,
     };
-    let verb = verb_of(line.get(..unknown.unwrap_or(line.len())).unwrap_or(line));
+    let mut verb = verb_of(line.get(..unknown.unwrap_or(line.len())).unwrap_or(line));
+    // `help` is a verb of every noun, and has no help of its own.
+    if let Some(noun) = verb.strip_suffix(" help") {
+        verb = noun.to_owned();
+    }
     let what = UsageError { error, verb: &verb, line };
     let message = what.message()?;
     let hint = match what.target_error() {
@@ -362,7 +366,7 @@ impl UsageError<'_> {
         let words = self.verb.split(' ').skip(1);
         let command = words.fold(&root, |command, word| command.find_subcommand(word).unwrap_or(command));
         let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-        shown.map(|verb| verb.get_name().to_owned()).collect()
+        shown.flat_map(Command::get_name_and_visible_aliases).map(str::to_owned).collect()
     }
 
     /// The options that clap finds near. They stand as they are typed, without quotes.
@@ -370,8 +374,12 @@ impl UsageError<'_> {
         if self.own_option().is_some() || self.terminal_options().is_some() {
             return String::new();
         }
+        let word = self.text(ContextKind::InvalidArg);
+        let plain = |option: &str| named(option).trim_start_matches('-').to_owned();
+        // What clap finds near may be far: `--tls-key` for `--task`.
+        let is_near = |option: &String| nearest(&plain(&word), &[plain(option).as_str()]).is_some();
         let near: Vec<String> =
-            self.texts(ContextKind::SuggestedArg).iter().map(|near| named(near)).collect();
+            self.texts(ContextKind::SuggestedArg).iter().map(|near| named(near)).filter(is_near).collect();
         if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) }
     }
 

@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, FederatedFilter, MemberChange};
 use borough_kv::env::SystemClock;
+use borough_model::Name;
 use borough_proto::v1::{FederatedJob, PageRequest, WatchFilter};
 
+use super::bulk::named_read;
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
+use super::removed::labels_absent;
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::conditions_of;
 use crate::args::{
     FederationHome, Global, ListArguments, MemberAddress, MemberDrain, MemberJoin, MemberLabelArguments,
-    MemberList, MemberTarget, label_change,
+    MemberList, MemberTarget, MemberTargets, label_change,
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -81,16 +84,34 @@ pub(super) async fn leave(
     Ok(Code::Done)
 }
 
-/// Gives a cell no new work, or new work again.
+/// Gives cells no new work, or new work again. All are looked up before the first is changed.
 pub(super) async fn cordon(
     global: &Global,
-    target: &MemberTarget,
+    targets: &MemberTargets,
     cordoned: Cordon,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    let client = home(global, &targets.home)?;
     let draining = (cordoned == Cordon::Lifted).then_some(false);
-    let cordoned = Some(cordoned == Cordon::Set);
-    change(global, target, MemberChange { cordoned, draining, ..MemberChange::default() }, printer).await
+    let wanted =
+        MemberChange { cordoned: Some(cordoned == Cordon::Set), draining, ..MemberChange::default() };
+    let read = async |member: &Name| {
+        let known = client.member_get(member.as_str()).await;
+        known.map_err(|error| explained(&client, error)).map(|_| member.to_string())
+    };
+    let mut views = Vec::new();
+    for member in named_read(&targets.members, "cell", read).await? {
+        let changed = client.member_change(&member, wanted.clone()).await;
+        views.push(MemberView::from(changed.map_err(|error| explained(&client, error))?));
+    }
+    match views.pop() {
+        Some(only) if views.is_empty() => show(only, printer),
+        last => {
+            views.extend(last);
+            printer.list(&views, "")?;
+            Ok(Code::Done)
+        }
+    }
 }
 
 /// Moves the federated tasks of a cell to others, and waits until they run there.
@@ -191,6 +212,12 @@ pub(super) async fn label(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let labelled = label_change(labels.changes).map_err(|text| Failure::new(Code::Usage, text))?;
+    let client = home(global, &labels.target.home)?;
+    let member = labels.target.member.as_str();
+    if !labelled.remove.is_empty() {
+        let before = client.member_get(member).await.map_err(|error| explained(&client, error))?;
+        labels_absent(member, &labelled.remove, before.labels.keys(), printer);
+    }
     change(global, &labels.target, MemberChange { labels: labelled, ..MemberChange::default() }, printer)
         .await
 }

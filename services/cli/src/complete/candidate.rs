@@ -94,7 +94,7 @@ impl Completed {
             (_, _, "JOB") => Some(Self::Job),
             (_, "service", _) if noun == "name" => Some(Self::MergedService),
             (_, "node" | "nodes", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
-            (_, "member", _) if verb != "join" => Some(Self::Member),
+            (_, "member" | "members", _) if verb != "join" => Some(Self::Member),
             (_, "federation", _) if noun == "cell" => Some(Self::Home),
             (_, "shares", _) => Some(Self::Share),
             (_, "label", _) if noun == "cell" => None,

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use borough_model::Name;
 use borough_model::federation::FederatedJob;
-use borough_model::job::file::{Position, Problem, TreeNode, TreeValue, field_help};
+use borough_model::job::file::{Position, Problem, TreeNode, TreeValue, field_help, nearest};
 use borough_model::job::{JobSpec, Note};
 use borough_scheduler_core::ScoringProfile;
 
@@ -131,7 +131,7 @@ fn profile_checked<T>(
     match (profile_problem(tree), read) {
         (None, Ok(value)) => Ok(value),
         (unknown, read) => {
-            let mut problems = read.err().unwrap_or_default();
+            let mut problems = without_echoes(read.err().unwrap_or_default());
             problems.extend(unknown);
             problems.sort_by_key(|problem| problem.at);
             Err(JobFileError::Problems { path: path.to_owned(), problems })
@@ -139,11 +139,27 @@ fn profile_checked<T>(
     }
 }
 
+/// Leaves out that a name stands twice if the file has that as a key twice: it is one mistake.
+fn without_echoes(mut problems: Vec<Problem>) -> Vec<Problem> {
+    let twice = |problem: &Problem| {
+        let rest = problem.message.strip_prefix("field \"")?;
+        rest.split_once("\" stands twice")
+            .map(|(name, _)| format!("[{name:?}]: {name:?}; accepted: each name once"))
+    };
+    let echoes: Vec<String> = problems.iter().filter_map(twice).collect();
+    problems.retain(|problem| !echoes.iter().any(|echo| problem.message.ends_with(echo.as_str())));
+    problems
+}
+
 /// What a file says, with its places.
 async fn tree_read(path: &Path, options: &LoadOptions) -> Result<TreeNode, JobFileError> {
     let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
     kind_check(path)?;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let extension = extension.to_ascii_lowercase();
+    if extension != "jsonnet" && !(options.ext_str.is_empty() && options.tla_str.is_empty()) {
+        return Err(JobFileError::Variables { path: path.to_owned() });
+    }
     let read = |comments: &[&str]| {
         let text = text_read(path)?;
         match emptiness(&text, comments) {
@@ -151,7 +167,7 @@ async fn tree_read(path: &Path, options: &LoadOptions) -> Result<TreeNode, JobFi
             None => Ok(text),
         }
     };
-    Ok(match extension.to_ascii_lowercase().as_str() {
+    Ok(match extension.as_str() {
         "yaml" | "yml" => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
         "json" => json::json_read(&read(&[])?).map_err(problems)?,
         "jsonnet" => jsonnet::jsonnet_read(path, &read(&["#", "//"])?, options).await?,
@@ -165,8 +181,16 @@ fn profile_problem(tree: &TreeNode) -> Option<Problem> {
     let TreeValue::Map(entries) = &tree.value else { return None };
     let (_, node) = entries.iter().find(|(key, _)| key.text == "profile")?;
     let TreeValue::Text(profile) = &node.value else { return None };
-    let refused = profile.parse::<ScoringProfile>().err()?;
-    Some(Problem::at(node.at, format!("profile: {refused}")))
+    let refused = profile.parse::<ScoringProfile>().err()?.to_string();
+    let name = profile.split(':').next().unwrap_or_default();
+    let near = nearest(name, &ScoringProfile::names()).filter(|near| *near != name);
+    let text = match (near, refused.split_once("; accepted: ")) {
+        (Some(near), Some((what, accepted))) => {
+            format!("{what}, did you mean {near:?}?; accepted: {accepted}")
+        }
+        _ => refused,
+    };
+    Some(Problem::at(node.at, format!("profile: {text}")))
 }
 
 /// Refuses what is no file, with the name of its kind.

@@ -29,6 +29,9 @@ pub enum JobFileError {
         shown(path)
     )]
     Extension { path: PathBuf },
+    /// Variables are given for a file that takes none. Leave them out, or name a Jsonnet file.
+    #[error("{} is no Jsonnet file; accepted: --ext-str and --tla-str with .jsonnet only", shown(path))]
+    Variables { path: PathBuf },
     /// The file is larger than any job file.
     #[error("{} has more than {limit_bytes} bytes", shown(path))]
     TooLarge {

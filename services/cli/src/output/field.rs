@@ -52,9 +52,19 @@ fn head(name: &str, field: &FieldHelp) -> String {
     let default = match field.default.as_str() {
         _ if field.required => " (required)".to_owned(),
         "" => String::new(),
+        // The defaults of the fields within it follow; they stand at those.
+        default if !field.inner.is_empty() => {
+            format!(" (default: {})", default.split("; ").next().unwrap_or_default())
+        }
         default => format!(" (default: {default})"),
     };
-    format!("{name}{more} <{}>{default}", field.kind)
+    format!("{name}{more} <{}>{default}", several(&field.kind))
+}
+
+/// `a list of names` for a list of what is a name.
+fn several(kind: &str) -> String {
+    kind.replace("a list of a name", "a list of names")
+        .replace("a map to a whole number", "a map to whole numbers")
 }
 
 /// A text in lines of at most 100 columns, broken between words.
@@ -87,7 +97,7 @@ mod tests {
         let text = field_text(&field_help("restart").unwrap());
         expect![[r#"
             restart... <always, on_failure, never or a map> (default: services always without limit, batch jobs
-            on_failure three times; 500ms, 1m, 2m)
+            on_failure three times)
                 What happens when a task ends by itself.
                 Accepted: always, on_failure, never, or a map of mode, attempts (a number or unlimited),
                 backoff, backoff_max, reset_after
@@ -115,12 +125,23 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_of_several() {
+        let of = |path: &str| field_text(&borough_model::federation::federated_field_help(path).unwrap());
+        assert!(
+            of("federation.cells").starts_with("federation.cells <a list of names>"),
+            "{}",
+            of("federation.cells")
+        );
+        assert!(of("federation").contains("weights <a map to whole numbers, 1 to 1000>"));
+    }
+
+    #[test]
     fn the_tree_shows_every_field_once_and_lines_are_short() {
         let all = field_help("").unwrap();
         let tree = field_tree(&all);
         assert_eq!(tree.lines().count(), all.below().len());
         expect![[r#"
-            task.health... <a map> (default: none: healthy while it runs; 5s, 2s, 3, 10s)
+            task.health... <a map> (default: none: healthy while it runs)
               http... <a text or a map> (default: none)
                 port <a text> (required)
                 path <a text> (default: /)

@@ -1,6 +1,6 @@
 //! Quotas: what users may have admitted in a band, and what they have.
 
-use borough_model::resource::{bytes_display, cpu_display, device_display, rate_display};
+use borough_model::resource::{bytes_display, cpu_display, device_display};
 use borough_proto::v1;
 use serde::Serialize;
 
@@ -11,6 +11,16 @@ use super::text::{ResourcesView, time, word};
 /// The word of a band, as `--band` takes it.
 pub(crate) fn band_word(band: v1::Band) -> String {
     word(band.as_str_name(), "BAND_")
+}
+
+/// Bytes with a unit in any case: `0B`. A job file reads a number without one.
+fn bytes_text(bytes: u64) -> String {
+    let text = bytes_display(bytes);
+    if text.ends_with(|last: char| last.is_ascii_digit()) { format!("{text}B") } else { text }
+}
+
+fn rate_text(bytes_per_s: u64) -> String {
+    format!("{}/s", bytes_text(bytes_per_s))
 }
 
 /// How much may be admitted at once.
@@ -47,10 +57,10 @@ impl LimitView {
         let fixed = [
             tasks,
             of(cpu_millis, format!("cpu {}", cpu_display(cpu_millis))),
-            of(memory_bytes, format!("memory {}", bytes_display(memory_bytes))),
-            of(disk_bytes, format!("disk {}", bytes_display(disk_bytes))),
-            of(disk_bytes_per_s, format!("disk_rate {}", rate_display(disk_bytes_per_s))),
-            of(network_bytes_per_s, format!("network_rate {}", rate_display(network_bytes_per_s))),
+            of(memory_bytes, format!("memory {}", bytes_text(memory_bytes))),
+            of(disk_bytes, format!("disk {}", bytes_text(disk_bytes))),
+            of(disk_bytes_per_s, format!("disk_rate {}", rate_text(disk_bytes_per_s))),
+            of(network_bytes_per_s, format!("network_rate {}", rate_text(network_bytes_per_s))),
         ];
         let devices = self.resources.device_millis.iter();
         let devices = devices.map(|(kind, amount)| format!("{kind} {}", device_display(*amount)));
@@ -161,14 +171,14 @@ impl Tabular for QuotaView {
             self.band.clone(),
             tasks,
             pair(used.cpu_millis, most.cpu_millis, cpu_display),
-            pair(used.memory_bytes, most.memory_bytes, bytes_display),
+            pair(used.memory_bytes, most.memory_bytes, bytes_text),
             devices.collect::<Vec<_>>().join(", "),
             self.state_text(),
         ];
         let more = vec![
-            pair(used.disk_bytes, most.disk_bytes, bytes_display),
-            pair(used.disk_bytes_per_s, most.disk_bytes_per_s, rate_display),
-            pair(used.network_bytes_per_s, most.network_bytes_per_s, rate_display),
+            pair(used.disk_bytes, most.disk_bytes, bytes_text),
+            pair(used.disk_bytes_per_s, most.disk_bytes_per_s, rate_text),
+            pair(used.network_bytes_per_s, most.network_bytes_per_s, rate_text),
             self.revision.to_string(),
         ];
         (cells, more)
@@ -220,5 +230,16 @@ impl Tabular for QuotaChangeView {
             limit.map(LimitView::window_text).unwrap_or_default(),
         ];
         (cells, Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_a_unit_also_if_they_are_few() {
+        assert_eq!([0, 5, 1 << 20].map(bytes_text), ["0B", "5B", "1MiB"]);
+        assert_eq!(rate_text(0), "0B/s");
     }
 }

@@ -170,3 +170,34 @@ fn without_a_gateway_the_error_names_the_next_step() {
     let printed = text(&output.stderr);
     assert!(printed.contains("no gateway answers at 127.0.0.1:1 (Connection refused"), "{printed}");
 }
+
+#[test]
+fn variables_that_a_file_does_not_take_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let refused = |name: &str, source: &str, option: &str| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, source).expect("written");
+        let output = borough(&["job", "validate", file.to_str().expect("UTF-8"), option, "a=b"]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let yaml = "name: web\ntask: {command: [x]}\n";
+    for option in ["--ext-str", "--tla-str"] {
+        assert!(refused("job.yaml", yaml, option).contains("job.yaml is no Jsonnet file"));
+    }
+    let plain = "{name: 'web', task: {command: ['x']}}";
+    assert!(
+        refused("job.jsonnet", plain, "--tla-str").contains("--tla-str is for a file that is a function")
+    );
+}
+
+#[test]
+fn a_port_that_stands_twice_is_one_problem() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("job.yaml");
+    std::fs::write(&file, "name: web\ntask: {command: [x], ports: {http: auto, http: auto}}\n")
+        .expect("written");
+    let output = borough(&["job", "validate", file.to_str().expect("UTF-8")]);
+    let said = text(&output.stderr);
+    assert!(said.contains("field \"http\" stands twice") && !said.contains("each name once"), "{said}");
+}

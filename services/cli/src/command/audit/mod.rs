@@ -22,13 +22,15 @@ use crate::output::{AuditChainView, AuditedCallView, Printer};
 const BEHIND: &str = "calls of the last moments are not sealed yet, and are left out: no controller leads the cell, or it is \
                       behind; repeat the command in some seconds";
 
+const METHODS_HINT: &str = "borough audit list shows the method of each call";
+
 pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
         AuditVerb::List { filter, list } => {
-            let client = connect::cell_client(global).await?;
             if let Some(unknown) = filter.method.as_deref().and_then(method_unknown) {
-                printer.remark(&unknown);
+                return Err(Failure::new(Code::Usage, unknown).with_hint(METHODS_HINT));
             }
+            let client = connect::cell_client(global).await?;
             let filter = filter_of(&filter, SystemClock::shared().wall_ms());
             let fetch = async |page| {
                 let answer = client.audit_list_page(filter.clone(), page).await?;
@@ -71,7 +73,7 @@ pub(crate) fn audited_methods() -> impl Iterator<Item = &'static str> {
     METHODS.iter().map(MethodRule::name).chain(["other"])
 }
 
-/// What is said of a method that this program does not know. A newer gateway may have it, so it is listed all the same.
+/// What is said of a method that this program does not know: a list of its calls would be empty, and look like an answer.
 fn method_unknown(method: &str) -> Option<String> {
     let known: Vec<&str> = audited_methods().collect();
     let is_known = known.contains(&method) || METHODS.iter().any(|rule| rule.method == method);

@@ -64,21 +64,24 @@ fn value_of(arguments: &EvaluateArguments) -> Result<String, String> {
         let key = session.program().intern_str(key);
         session.program_mut().add_ext_var(key, &value);
     }
-    json(&mut session, Path::new(name), &arguments.tla_str).ok_or_else(String::new)
+    json(&mut session, Path::new(name), &arguments.tla_str)
 }
 
-fn json(session: &mut Session<'_>, file: &Path, arguments: &[(String, String)]) -> Option<String> {
-    let program = session.load_real_file(file)?;
-    let mut value = session.eval_value(&program)?;
+fn json(session: &mut Session<'_>, file: &Path, arguments: &[(String, String)]) -> Result<String, String> {
+    let program = session.load_real_file(file).ok_or_else(String::new)?;
+    let mut value = session.eval_value(&program).ok_or_else(String::new)?;
+    if !value.is_function() && !arguments.is_empty() {
+        return Err("--tla-str is for a file that is a function, such as function(count) {...}".to_owned());
+    }
     if value.is_function() {
         let mut named = Vec::new();
         for (key, value) in arguments {
             let value = text(session, value);
             named.push((session.program().intern_str(key), value));
         }
-        value = session.eval_call(&program, &[], &named)?;
+        value = session.eval_call(&program, &[], &named).ok_or_else(String::new)?;
     }
-    session.manifest_json(&value, false)
+    session.manifest_json(&value, false).ok_or_else(String::new)
 }
 
 fn text<'p>(session: &mut Session<'p>, text: &str) -> Thunk<'p> {
