@@ -43,10 +43,15 @@ pub(super) fn issuers_read(paths: &[PathBuf]) -> Result<Issuers, Failure> {
     Ok(issuers)
 }
 
+/// Refuses issuers that gateways could not use, before anything is opened.
+pub(super) fn issuers_check(paths: &[PathBuf]) -> Result<(), Failure> {
+    issuers_load(paths, &Issuers::default())
+}
+
 fn issuers_load(paths: &[PathBuf], issuers: &Issuers) -> Result<(), Failure> {
     let read = |path: &PathBuf| {
         let refused = |text: String| {
-            Failure::new(Code::Refused, text)
+            Failure::new(Code::Usage, text)
                 .with_hint("borough auth issuer --help; docs/access.md shows a file")
         };
         let settings: Option<IssuerSettings> =
@@ -151,9 +156,15 @@ pub(crate) fn user_token(arguments: &UserTokenArguments, printer: &Printer) -> R
 }
 
 fn key_refused(error: SecretError) -> Failure {
-    let failure = Failure::new(Code::Refused, error_chain(&error));
+    let code = match error {
+        SecretError::Io { .. } => Code::Usage,
+        _ => Code::Refused,
+    };
+    let failure = Failure::new(code, error_chain(&error));
     match error {
         SecretError::Open { path, .. } => failure.with_hint(format!("chmod 600 {}", path.display())),
+        SecretError::Io { .. } => failure
+            .with_hint("name the key of an issuer, or make one: borough auth issuer --key FILE --to FILE"),
         _ => failure,
     }
 }
@@ -169,4 +180,23 @@ pub(super) fn new_file(path: &Path, mode: u32, text: &str) -> Result<(), Failure
         io::ErrorKind::AlreadyExists => there_already(path),
         _ => failed(&format!("cannot write {}", path.display()), &error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_wrong_usage() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("nokey");
+        let refused = key_refused(private_text_read(&missing, KEY_BYTES_MAX).unwrap_err());
+        assert_eq!(refused.code(), Code::Usage);
+        assert!(refused.hint().unwrap().contains("borough auth issuer --key FILE"), "{refused:?}");
+        let wrong = directory.path().join("issuer.json");
+        std::fs::write(&wrong, "issuer").unwrap();
+        for path in [missing, wrong] {
+            assert_eq!(issuers_check(&[path]).unwrap_err().code(), Code::Usage);
+        }
+    }
 }

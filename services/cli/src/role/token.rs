@@ -22,7 +22,7 @@ pub(super) const NODE_LABEL: &str = "borough-node";
 
 /// Reads the secret of a file that nobody else may read.
 pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
-    Secret::read(path).map_err(secret_failure)
+    Secret::read(path).map_err(read_failure)
 }
 
 /// Reads the token of an agent. Refuses an operator's token, which must not be on a node.
@@ -34,6 +34,15 @@ pub(super) fn node_secret_read(path: &Path) -> Result<Secret, Failure> {
         return Err(Failure::new(Code::Refused, text).with_hint(hint));
     }
     Ok(secret)
+}
+
+/// The failure of a file that the command line names, and that cannot be read.
+fn read_failure(error: SecretError) -> Failure {
+    match &error {
+        SecretError::Io { .. } => Failure::new(Code::Usage, error_chain(&error))
+            .with_hint("name a file with a token that this user may read"),
+        _ => secret_failure(error),
+    }
 }
 
 fn secret_failure(error: SecretError) -> Failure {
@@ -55,7 +64,7 @@ fn secret_failure(error: SecretError) -> Failure {
 
 /// The tokens of nodes that a gateway accepts: lines of `CELL` or `CELL/NODE`, a blank and the token.
 fn node_tokens_read(path: &Path) -> Result<Vec<NodeToken>, Failure> {
-    let named = Secret::read_named(path).map_err(secret_failure)?;
+    let named = Secret::read_named(path).map_err(read_failure)?;
     let token = |(name, secret): (String, Secret)| {
         let wrong = |error: String| {
             let text = format!("{}: {name:?} {error}", path.display());

@@ -3,13 +3,13 @@
 
 mod absent;
 mod closed;
+mod judge;
 mod layout;
 mod nodes;
 mod remove;
 mod stop;
 mod views;
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::absent::{absent_nodes, absent_text};
 use self::closed::{closed_cells, closed_text};
+use self::judge::{directory_check, judge};
 use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
@@ -78,25 +79,8 @@ fn directory_of(global: &Global) -> Result<PathBuf, Failure> {
     })
 }
 
-/// A cell that is named twice would have two agents in one directory.
-fn cells_check(cells: &[Name], home: Option<&Name>) -> Result<(), Failure> {
-    let mut seen = BTreeSet::new();
-    if let Some(cell) = cells.iter().find(|cell| !seen.insert(*cell)) {
-        let text = format!("--cells names {:?} twice; name each cell once", cell.as_str());
-        return Err(Failure::new(Code::Usage, text));
-    }
-    match home.filter(|home| seen.contains(home)) {
-        Some(home) => {
-            let text =
-                format!("--federation: {home} is one of --cells; accepted: a cell of its own, without nodes");
-            Err(Failure::new(Code::Usage, text))
-        }
-        None => Ok(()),
-    }
-}
-
 async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
-    cells_check(&arguments.cells, arguments.federation.as_ref())?;
+    judge(arguments)?;
     let nodes = arguments.cells.len().saturating_mul(usize::try_from(arguments.nodes).unwrap_or(usize::MAX));
     if nodes > NODES_MAX {
         let text =
@@ -113,6 +97,7 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let rng = SystemRng::shared();
     let root =
         if arguments.ephemeral { ephemeral_directory(global.dir.as_deref())? } else { directory_of(global)? };
+    directory_check(&root)?;
     // Opened before the directory is touched: a second `dev`, and a damaged or newer store, end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
     if nodes_without_store(&location, &root) {
@@ -140,8 +125,12 @@ fn moved_text(agents: usize) -> Option<String> {
 }
 
 /// What helps if another program listens on a port of the dev cell.
-const PORT_HINT: &str =
-    "another program listens there; to take ports that are free: borough dev --port 0 --http-port 0";
+const PORT_HINT: &str = "another program listens there; beside your other options, --port 0 and --http-port 0 take ports \
+    that are free";
+
+/// The same for a port of its name service.
+const NAMES_PORT_HINT: &str = "another program listens there; beside your other options, --dns-port 0, --names-port 0 and \
+    --xds-port 0 take ports that are free";
 
 /// Returns true if a start failed because an address is in use.
 fn is_address_taken(error: &(dyn std::error::Error + 'static)) -> bool {

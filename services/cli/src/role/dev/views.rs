@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use super::layout::NamesPorts;
-use super::{DevCell, failed};
+use super::{DevCell, NAMES_PORT_HINT, failed, is_address_taken};
 use crate::exit::Failure;
 
 /// Ports tried at the first start; if one is taken, any free ones.
@@ -28,7 +28,10 @@ impl DevNames {
         cells: Vec<FollowedCell>,
         before: Option<NamesPorts>,
     ) -> Result<Self, Failure> {
-        let start_failed = |error: BindError| failed("cannot start the name service", &error);
+        let start_failed = |error: BindError| {
+            let failure = failed("cannot start the name service", &error);
+            if is_address_taken(&error) { failure.with_hint(NAMES_PORT_HINT) } else { failure }
+        };
         let listeners = bind(cell, before).await.map_err(start_failed)?;
         let dns = cell.arguments.zone.settings(listeners.addresses().dns.ip())?;
         let zone = dns.zone.origin();
