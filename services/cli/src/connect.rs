@@ -147,9 +147,14 @@ fn is_loopback(gateway: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
+/// What the client says of a port that is not the gRPC port of a gateway.
+const NOT_GATEWAY: &str = "accepted: the gRPC port of a gateway";
+
 /// Adds what encryption has to do with a gateway that does not answer, if it listens at all.
 fn encryption_explained(global: &Global, failure: Failure) -> Failure {
-    let listens = !failure.message().contains("refused") && !failure.message().contains("has no address");
+    let says = |words: &str| failure.message().contains(words);
+    // What answers without encryption, and is no gateway, is another port.
+    let listens = !says("refused") && !says("has no address") && !says(NOT_GATEWAY);
     let Some(settings) = settings(global).ok().filter(|_| listens) else { return failure };
     let is_of_gateway = settings.gateways.iter().any(|gateway| failure.message().contains(gateway.as_str()));
     let is_dev = context(global).ok().flatten().is_none() && global.gateway.is_empty();
@@ -336,6 +341,21 @@ mod tests {
             assert_eq!(own(&[other]), None, "{other}");
         }
         assert_eq!(own(&["localhost:7400", "example.org:7400"]), None, "one of them is foreign");
+    }
+
+    #[test]
+    fn encryption_is_not_said_of_a_port_that_answers_without_it() {
+        let line = "borough --gateway 127.0.0.1:7401 --token-file t node list";
+        let global = crate::args::Arguments::read(line.split_whitespace()).unwrap().global;
+        let details = |text: String| {
+            encryption_explained(&global, Failure::new(Code::Unreachable, text)).details().len()
+        };
+        let wrong = borough_client::ClientError::NotGateway {
+            gateways: vec!["127.0.0.1:7401".to_owned()],
+            what: "an HTTP server",
+        };
+        assert_eq!(details(wrong.to_string()), 0);
+        assert_eq!(details("no gateway answers at 127.0.0.1:7401 (it closed the connection)".to_owned()), 1);
     }
 
     #[test]

@@ -401,7 +401,7 @@ async fn a_federated_job_that_cannot_be_is_refused_whole() {
     let file = home.file("web.yaml", &web(2, "a", "{}"));
     home.borough(&["federation", "job", "run", &file, "--timeout", "3s"])
         .await
-        .ended(7)
+        .ended(1)
         .warns("2 without a cell");
     home.finish().await;
 }

@@ -124,7 +124,7 @@ async fn a_wait_for_many_ends_in_time_and_names_those_that_are_not_there_yet() {
     // Both nodes are drained, so their tasks have no room elsewhere.
     let stays = cell.borough(&["--yes", "node", "drain", "-l", "os=linux", "--timeout", "1s"]).await.ended(7);
     let stays = stays.warns("after 1s; the drain goes on");
-    stays.warns("hint: why tasks are left: borough node drain NODE; ").warns("node uncordon -l 'os=linux'");
+    stays.warns("hint: why tasks are left: borough node status ").warns("node uncordon -l 'os=linux'");
     cell.borough(&["--yes", "node", "uncordon", "-l", "os=linux"]).await.ended(0);
     let words = ["--yes", "job", "stop", "-l", "app=shop", "--timeout", "2s", "-o", "json"];
     let stopped = cell.borough(&words).await.ended(1);

@@ -26,7 +26,7 @@ async fn a_wrong_name_is_answered_with_the_right_command() {
     cell.borough(&["job", "list"])
         .await
         .ended(0)
-        .warns("no jobs of user tester in cell alpha\nhint: of every user: borough job list --all");
+        .warns("no jobs of user tester in cell alpha\nhint: of every user, if you may see them: borough job list --all");
     cell.borough(&["task", "list", "--all"]).await.ended(0).warns("no tasks of any user in cell alpha");
     cell.run("web.yaml", JOB).await;
     let is_task = "\"web/0\" is a task; its job is web";

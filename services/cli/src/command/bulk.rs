@@ -84,10 +84,14 @@ pub(super) async fn named_read<N: Clone + Eq + Display, O>(
     let what = format!("change {}", tally(once.len(), noun));
     let change = BulkChange { what: &what, noun, done: "accepted", by: ChosenBy::Names(Unattended::Proceed) };
     let (mut outcome, mut objects) = (BulkOutcome::new(change, once.len()), Vec::with_capacity(once.len()));
+    let mut hint = None;
     for (place, name) in once.iter().enumerate() {
         match read(name).await {
             Ok(object) => objects.push(object),
-            Err(failure) => outcome.failed(name, failure),
+            Err(failure) => {
+                hint = hint.or_else(|| failure.hint().map(str::to_owned));
+                outcome.failed(name, failure);
+            }
         }
         if outcome.is_hopeless() {
             outcome.left_alone(once.len().saturating_sub(place).saturating_sub(1));
@@ -96,7 +100,11 @@ pub(super) async fn named_read<N: Clone + Eq + Display, O>(
     }
     outcome.done().map_err(|failure| {
         let message = format!("{}; nothing was changed", failure.message());
-        Failure::new(failure.code(), message).with_details(failure.details().to_vec())
+        let all = Failure::new(failure.code(), message).with_details(failure.details().to_vec());
+        match hint {
+            Some(hint) => all.with_hint(hint),
+            None => all,
+        }
     })?;
     Ok(objects)
 }
@@ -339,10 +347,10 @@ mod tests {
 
     #[test]
     fn an_empty_selection_says_which_key_nothing_has() {
-        let none = "no jobs like this of user ann in cell alpha\nhint: of every user: borough job list --all";
+        let none = "no jobs like this of user ann in cell alpha\nhint: of every user, if you may see them: borough job list --all";
         let plain = none_selected(&[], none);
         assert_eq!(plain.message(), "no jobs like this of user ann in cell alpha");
-        assert_eq!(plain.hint(), Some("of every user: borough job list --all"));
+        assert_eq!(plain.hint(), Some("of every user, if you may see them: borough job list --all"));
         let unknown = none_selected(&["no job has the label \"taem\"".to_owned()], none);
         assert_eq!((unknown.message(), unknown.code()), ("no job has the label \"taem\"", Code::NotFound));
     }

@@ -36,15 +36,14 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
         ContextVerb::Use { context_name: None, .. } => {
             file.current = None;
             write(&file)?;
-            printer.remark(&format!("no context is in use: {WITHOUT_CONTEXT}"));
-            overruled_remark(global, None, printer);
+            printer.remark(&none_text(overruling(global, None)));
         }
         ContextVerb::Use { context_name: Some(name), .. } => {
             if !file.contexts.contains_key(&name) {
                 return Err(context_unknown(&file, &name));
             }
             printer.remark(&format!("context {name:?} is in use"));
-            overruled_remark(global, Some(&name), printer);
+            overruled_remark(global, &name, printer);
             file.current = Some(name);
             write(&file)?;
         }
@@ -63,12 +62,20 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
 }
 
 /// Says that a variable of the environment says where commands go, and counts before the context that is in use now.
-fn overruled_remark(global: &Global, used: Option<&str>, printer: &Printer) {
-    if let Some(variable) = overruling(global, used) {
+fn overruled_remark(global: &Global, used: &str, printer: &Printer) {
+    if let Some(variable) = overruling(global, Some(used)) {
         printer.remark(&format!(
             "but {variable} is set, and says where commands go, whatever context is in use; to go by the context: \
              unset {variable}"
         ));
+    }
+}
+
+/// What is said once no context is in use: where commands go, by a variable of the environment if that says so.
+fn none_text(variable: Option<&str>) -> String {
+    match variable {
+        Some(variable) => format!("no context is in use: {variable} says where commands go"),
+        None => format!("no context is in use: {WITHOUT_CONTEXT}"),
     }
 }
 
@@ -195,6 +202,15 @@ mod tests {
         assert_eq!(of("borough context list --context test", Some("prod")), Some("BOROUGH_CONTEXT"));
         assert_eq!(of("borough context list --context prod", Some("prod")), None);
         assert_eq!(of("borough context list --dir d", None), Some("BOROUGH_DIR"));
+    }
+
+    #[test]
+    fn without_a_context_a_variable_says_where_commands_go() {
+        assert_eq!(
+            none_text(Some("BOROUGH_DIR")),
+            "no context is in use: BOROUGH_DIR says where commands go"
+        );
+        assert!(none_text(None).ends_with("commands go to the dev cell, or where --gateway says"));
     }
 
     #[test]

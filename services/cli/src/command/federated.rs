@@ -120,7 +120,7 @@ async fn settle(
         if let Some(failure) = view.failure_text() {
             printer.one(&view, FederatedJobView::text)?;
             let hint = format!("borough federation job undo {0}, or run another version of {0}", job.name);
-            return Err(Failure::new(Code::NotDone, format!("{job}: {failure}")).with_hint(hint));
+            return Err(Failure::new(Code::Failed, format!("{job}: {failure}")).with_hint(hint));
         }
         let now = view.progress_text();
         if now != shown {
@@ -130,7 +130,7 @@ async fn settle(
         if clock.monotonic().saturating_sub(begun) >= wait.timeout {
             let what = format!("{job} is not there yet: {shown}; the federation goes on");
             let hint = format!("borough federation job status {}", job.name);
-            return Err(Failure::new(Code::NotDone, what).with_hint(hint));
+            return Err(Failure::new(Code::Failed, what).with_hint(hint));
         }
         tokio::time::sleep(LOOK_PAUSE).await;
     }

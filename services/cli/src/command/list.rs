@@ -136,10 +136,12 @@ mod tests {
 
     #[test]
     fn a_list_without_rows_says_whose_it_is_and_how_to_see_others() {
-        let others: &[_] =
-            &[("of every user", "borough job list --all"), ("ended ones too", "borough job list --ended")];
+        let others: &[_] = &[
+            ("of every user, if you may see them", "borough job list --all"),
+            ("ended ones too", "borough job list --ended"),
+        ];
         let none = NoRows { rows: "jobs", user: Some("ann"), cell: "alpha", chosen: false, others };
-        let hint = "hint: of every user: borough job list --all; ended ones too: borough job list --ended";
+        let hint = "hint: of every user, if you may see them: borough job list --all; ended ones too: borough job list --ended";
         assert_eq!(none.text(), format!("no jobs of user ann in cell alpha\n{hint}"));
         let all = NoRows { user: Some(""), chosen: true, others: &[], ..none };
         assert_eq!(all.text(), "no jobs like this of any user in cell alpha");

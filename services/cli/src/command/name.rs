@@ -45,7 +45,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
             let others: &[_] = match &target {
                 Some(_) => &[("what its tasks do", "borough job status JOB")],
                 None if all => &[],
-                None => &[("of every user", "borough name list --all")],
+                None => &[("of every user, if you may see them", "borough name list --all")],
             };
             let none =
                 NoRows { rows: "endpoints", user: Some(&job.user), cell: client.cell(), chosen, others };
@@ -67,7 +67,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
                 } else if std::mem::take(&mut is_absent) {
                     printer.remark(ANSWERS_AGAIN);
                 }
-                if let Some(change) = change(item) {
+                if let Some(change) = change(item, client.cell()) {
                     printer.item(&change, EndpointChangeView::text)?;
                 }
             }
@@ -89,7 +89,7 @@ fn job(target: Option<&JobTarget>, caller: &str) -> JobRef {
     target.map_or_else(|| JobRef::new(caller, ""), |target| target.resolve(caller))
 }
 
-fn change(item: EndpointItem) -> Option<EndpointChangeView> {
+fn change(item: EndpointItem, cell: &str) -> Option<EndpointChangeView> {
     match item {
         EndpointItem::Snapshot { endpoints, .. } => {
             let endpoints = endpoints.into_iter().map(EndpointView::from).collect();
@@ -103,6 +103,7 @@ fn change(item: EndpointItem) -> Option<EndpointChangeView> {
             job: gone.job.into(),
             index: gone.index,
             attempt: gone.incarnation,
+            cell: cell.into(),
         }),
         EndpointItem::Resync(reason) => Some(EndpointChangeView::Resync { reason: reason.into() }),
         EndpointItem::Bookmark(_) | EndpointItem::Absent(_) => None,

@@ -13,6 +13,7 @@ use super::drain::{drain_mode, drain_wait};
 use super::list::NoRows;
 use super::node::drain_intent;
 use super::selected::nodes_unknown;
+use super::unknown::node_missing;
 use crate::args::{DrainArguments, Global, NodeChoice, conditions_of};
 use crate::exit::{Code, Failure};
 use crate::output::{NodeOutput, Printer, labels_text, tally};
@@ -42,7 +43,10 @@ impl ChosenNodes {
         check: fn(&Node) -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let read = async |node: &String| {
-            let row = client.node_get(node).await?;
+            let row = match client.node_get(node).await {
+                Ok(row) => row,
+                Err(error) => return Err(node_missing(client, node, error.into()).await),
+            };
             check(&row).map(|()| row.name)
         };
         let names = named_read(nodes, NOUN, read).await?;
@@ -182,22 +186,32 @@ pub(super) async fn drain_all(
         let nodes = drained.into_iter().map(|(node, _)| node).collect();
         return shown(nodes, ChangedNodeFacts::Row, outcome, printer);
     }
+    let mut left: Vec<String> = drained.iter().map(|(node, _)| node.name.clone()).collect();
     let emptied = all_emptied(client, drained, arguments, &mut outcome, printer).await;
+    left.retain(|name| !emptied.iter().any(|node| node.name == *name));
     let choice = match by {
         ChosenBy::Labels => format!("-l {}", selector_text(&conditions_of(&arguments.choice.label))),
         ChosenBy::Names(_) => nodes.join(" "),
     };
-    shown(emptied, ChangedNodeFacts::Row, outcome, printer).map_err(|failure| drain_hinted(failure, &choice))
+    shown(emptied, ChangedNodeFacts::Row, outcome, printer)
+        .map_err(|failure| drain_hinted(failure, &choice, &left))
 }
 
-/// The failure of a drain whose wait has ended before all nodes were empty, with what to run next.
-fn drain_hinted(failure: Failure, choice: &str) -> Failure {
+/// The most nodes that a hint names.
+const HINTED_MAX: usize = 3;
+
+/// The failure of a drain whose wait has ended before all nodes were empty, with what to run next. `left` are those
+/// that were not.
+fn drain_hinted(failure: Failure, choice: &str, left: &[String]) -> Failure {
     if failure.code() != Code::NotDone || failure.hint().is_some() {
         return failure;
     }
+    let left: Vec<String> =
+        left.iter().take(HINTED_MAX).map(|node| format!("borough node status {node}")).collect();
     failure.with_hint(format!(
-        "why tasks are left: borough node drain NODE; to stop them: borough node drain {choice} --force; to end the \
-         drains: borough node uncordon {choice}"
+        "why tasks are left: {}; to stop them: borough node drain {choice} --force; to end the \
+         drains: borough node uncordon {choice}",
+        left.join("; ")
     ))
 }
 
@@ -281,14 +295,22 @@ mod tests {
         let one = |key: &str, not| LabelMatch { key: key.to_owned(), value: "r1".to_owned(), not };
         let selector = selector_text(&[one("rack", false), one("zone", true)]);
         assert_eq!(selector, "'rack=r1,zone!=r1'");
-        let failure =
-            drain_hinted(Failure::new(Code::NotDone, "2 of 2 nodes: not drained"), &format!("-l {selector}"));
+        let left = ["n1", "n2"].map(str::to_owned);
+        let failure = drain_hinted(
+            Failure::new(Code::NotDone, "2 of 2 nodes: not drained"),
+            &format!("-l {selector}"),
+            &left,
+        );
         let hint = failure.hint().unwrap_or_default();
+        assert!(
+            hint.starts_with("why tasks are left: borough node status n1; borough node status n2; to"),
+            "{hint}"
+        );
         assert!(hint.contains("borough node drain -l 'rack=r1,zone!=r1' --force"), "{hint}");
         // The failure of a single node has its own.
         let own = Failure::new(Code::NotDone, "n1: 1 task left").with_hint("borough why op/pin");
-        assert_eq!(drain_hinted(own, &selector).hint(), Some("borough why op/pin"));
-        let refused = drain_hinted(Failure::new(Code::Refused, "no"), &selector);
+        assert_eq!(drain_hinted(own, &selector, &left).hint(), Some("borough why op/pin"));
+        let refused = drain_hinted(Failure::new(Code::Refused, "no"), &selector, &left);
         assert_eq!(refused.hint(), None);
     }
 }

@@ -51,6 +51,29 @@ pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Fai
     }
 }
 
+/// The failure of a job that is one of several, as [`explained`] has it for a single one.
+pub(super) async fn job_missing(client: &Client, job: &JobRef, failure: Failure) -> Failure {
+    missing(failure, job_unknown(client, job, Some(client.user()))).await
+}
+
+/// The same of a node.
+pub(super) async fn node_missing(client: &Client, node: &str, failure: Failure) -> Failure {
+    missing(failure, node_unknown(client, node)).await
+}
+
+async fn missing(
+    failure: Failure,
+    unknown: impl Future<Output = Result<Option<Failure>, ClientError>>,
+) -> Failure {
+    if failure.code() != Code::NotFound {
+        return failure;
+    }
+    match tokio::time::timeout(TIME_MAX, unknown).await {
+        Ok(Ok(Some(unknown))) => unknown,
+        _ => failure,
+    }
+}
+
 /// Says that a watch waits for a job that is not there yet.
 pub(super) async fn job_awaited(client: &Client, job: &JobRef, printer: &Printer) -> Result<(), Failure> {
     match client.job_get(job).await {

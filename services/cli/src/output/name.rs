@@ -99,6 +99,9 @@ pub(crate) enum EndpointChangeView {
         job: Foreign,
         index: u32,
         attempt: u64,
+        /// Of the caller, for the name that the endpoint had.
+        #[serde(skip)]
+        cell: Foreign,
     },
     /// The watch could not continue; a snapshot follows.
     Resync {
@@ -119,8 +122,8 @@ impl EndpointChangeView {
                 endpoints.iter().map(|endpoint| line("=", endpoint)).collect::<Vec<_>>().join("\n")
             }
             Self::Published { endpoint } => line("+", endpoint),
-            Self::Withdrawn { user, job, index, attempt } => {
-                format!("- {index}.{job}.{user} (attempt {attempt})")
+            Self::Withdrawn { user, job, index, attempt, cell } => {
+                format!("- {index}.{job}.{user}.{cell} (attempt {attempt})")
             }
             Self::Resync { reason } => format!("! listing again: {reason}"),
         }

@@ -315,6 +315,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documentation_lists_the_fields_of_a_status() {
+        let view = RolloutStatusView::new(&v1::Job::default(), v1::Rollout::default(), Vec::new());
+        let object = serde_json::to_value(&view).unwrap();
+        let own: std::collections::BTreeSet<&str> =
+            object.as_object().unwrap().keys().map(String::as_str).collect();
+        let page = include_str!("../../../../docs/cli.md");
+        let row = page.lines().find(|line| line.starts_with("| `rollout status`, ")).unwrap();
+        let (_, listed) = row.split_once("`{").unwrap();
+        let (listed, _) = listed.split_once("}`").unwrap();
+        assert_eq!(listed.split(", ").collect::<std::collections::BTreeSet<_>>(), own);
+    }
+
+    #[test]
     fn a_rollout_says_how_far_it_is_and_why_not_further() {
         let progress =
             Some(v1::RolloutProgress { concerned: 3, updated: 2, healthy: 1, ..Default::default() });

@@ -282,9 +282,14 @@ fn endpoints_and_their_changes() {
             r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"attempt":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2","healthy_since_ms":1800000000000,"domains":["eu1","","r7"],"labels":{"app":"web","tier":"front"},"draining":true}}"#
         ]],
     );
-    let withdrawn =
-        EndpointChangeView::Withdrawn { user: "alice".into(), job: "web".into(), index: 1, attempt: 3 };
-    check(&withdrawn.text(), &expect!["- 1.web.alice (attempt 3)"]);
+    let withdrawn = EndpointChangeView::Withdrawn {
+        user: "alice".into(),
+        job: "web".into(),
+        index: 1,
+        attempt: 3,
+        cell: "alpha".into(),
+    };
+    check(&withdrawn.text(), &expect!["- 1.web.alice.alpha (attempt 3)"]);
 }
 
 fn worker() -> v1::SchedulerWorker {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, IsTerminal as _};
 
+use ratatui::text::Span;
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
@@ -101,25 +102,63 @@ impl Screen {
         if lines == 0 { 24 } else { lines }
     }
 
+    /// Its columns; as many as there may be if it does not say.
+    fn columns() -> usize {
+        let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+        if columns == 0 { usize::MAX } else { columns }
+    }
+
     fn draw(&mut self, printer: &Printer, text: &str) -> Result<(), Failure> {
         let shown = if printer.color { painted_shown(text) } else { lines_shown(text).into_owned() };
-        let frame = frame(&shown, Self::lines());
+        let frame = frame(&shown, Self::lines(), Self::columns());
         let clear = if self.is_clear { "" } else { "\x1b[2J" };
         self.is_clear = true;
         printer.bytes(format!("{clear}{frame}").as_bytes())
     }
 }
 
-/// What draws a text over the one before, in so many lines of a terminal. Long lines are cut, so that they take no
-/// other line's place.
-fn frame(text: &str, lines: usize) -> String {
+/// A line in so many columns. A longer one ends with an ellipsis. Colours take no columns.
+fn line_cut(line: &str, columns: usize) -> String {
+    let (mut kept, mut taken, mut behind) = (String::new(), 0_usize, None);
+    let mut characters = line.chars();
+    while let Some(each) = characters.next() {
+        if each == '\u{1b}' {
+            kept.push(each);
+            let ends = |sign: &char| sign.is_ascii_alphabetic();
+            for sign in characters.by_ref() {
+                kept.push(sign);
+                if ends(&sign) {
+                    break;
+                }
+            }
+            continue;
+        }
+        let wide = Span::raw(&*each.encode_utf8(&mut [0; 4])).width();
+        if taken + wide >= columns && behind.is_none() {
+            // The ellipsis stands here if something follows.
+            behind = Some(kept.len());
+        }
+        taken += wide;
+        kept.push(each);
+        if taken > columns {
+            let cut = behind.and_then(|at| kept.get(..at)).unwrap_or_default();
+            let reset = if cut.contains('\u{1b}') { "\u{1b}[0m" } else { "" };
+            return format!("{cut}…{reset}");
+        }
+    }
+    kept
+}
+
+/// What draws a text over the one before, in so many lines and columns of a terminal. Long lines are cut, so that they
+/// take no other line's place.
+fn frame(text: &str, lines: usize, columns: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     let room = lines.saturating_sub(1).max(1);
     let mut frame = String::from("\x1b[?7l\x1b[H");
     let fits = all.len() <= room;
     let shown = if fits { room } else { room.saturating_sub(1) };
     for line in all.iter().take(shown) {
-        frame.push_str(line);
+        frame.push_str(&line_cut(line, columns));
         frame.push_str("\x1b[K\r\n");
     }
     if !fits {
@@ -297,14 +336,24 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_cut_ends_with_an_ellipsis() {
+        assert_eq!(line_cut("NAME  STATE", 11), "NAME  STATE");
+        assert_eq!(line_cut("NAME  STATE", 8), "NAME  S…");
+        assert_eq!(line_cut("\u{1b}[31mred\u{1b}[0m", 3), "\u{1b}[31mred\u{1b}[0m");
+        assert_eq!(line_cut("\u{1b}[31mlong\u{1b}[0m", 3), "\u{1b}[31mlo…\u{1b}[0m");
+        assert_eq!(line_cut("漢字漢字", 5), "漢字…");
+        assert_eq!(line_cut("漢字漢字", 4), "漢…");
+    }
+
+    #[test]
     fn a_frame_fits_its_terminal() {
         let text = |count: usize| (0..count).map(|line| format!("line {line}\n")).collect::<String>();
         let lines = |frame: &str| frame.matches("\r\n").count();
-        assert_eq!(frame(&text(2), 5), "\x1b[?7l\x1b[Hline 0\x1b[K\r\nline 1\x1b[K\r\n\x1b[J\x1b[?7h");
-        assert_eq!(lines(&frame(&text(4), 5)), 4);
-        let cut = frame(&text(5), 5);
+        assert_eq!(frame(&text(2), 5, 80), "\x1b[?7l\x1b[Hline 0\x1b[K\r\nline 1\x1b[K\r\n\x1b[J\x1b[?7h");
+        assert_eq!(lines(&frame(&text(4), 5, 80)), 4);
+        let cut = frame(&text(5), 5, 80);
         assert_eq!(lines(&cut), 4);
         assert!(cut.contains("line 2") && !cut.contains("line 3") && cut.contains("more below"), "{cut:?}");
-        assert_eq!(lines(&frame(&text(9), 0)), 1, "a terminal without a size");
+        assert_eq!(lines(&frame(&text(9), 0, 80)), 1, "a terminal without a size");
     }
 }

@@ -21,6 +21,7 @@ use crate::command::bulk::{
 use crate::command::confirm::Unattended;
 use crate::command::list::NoRows;
 use crate::command::selected::jobs_unknown;
+use crate::command::unknown::job_missing;
 use crate::exit::{Code, Failure};
 use crate::output::{JobView, Printer, Progress, RestartedView, tally};
 
@@ -57,7 +58,10 @@ impl ChosenJobs {
         }
         let wanted: Vec<JobRef> = targets.iter().map(|target| target.resolve(client.user())).collect();
         let read = async |job: &JobRef| {
-            let row = client.job_get(job).await?.job.unwrap_or_default();
+            let row = match client.job_get(job).await {
+                Ok(answer) => answer.job.unwrap_or_default(),
+                Err(error) => return Err(job_missing(client, job, error.into()).await),
+            };
             (fit.check)(job, &row).map(|()| row)
         };
         let jobs = named_read(&wanted, NOUN, read).await?;
@@ -81,7 +85,11 @@ impl ChosenJobs {
         jobs.sort_by(|one, other| (&one.user, &one.name).cmp(&(&other.user, &other.name)));
         // A mistyped key of `!=` would choose everything.
         if !unknown.is_empty() || jobs.is_empty() {
-            let others: &[_] = if labels.all { &[] } else { &[("of every user", "borough job list --all")] };
+            let others: &[_] = if labels.all {
+                &[]
+            } else {
+                &[("of every user, if you may see them", "borough job list --all")]
+            };
             let none = NoRows { rows, user: Some(&user), cell: client.cell(), chosen: true, others };
             return Err(none_selected(&unknown, &none.text()));
         }

@@ -133,6 +133,15 @@ impl KnownJob {
         self.seen.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Paused)
     }
 
+    /// Returns true if each task of the rollout is healthy, and only its end is missing.
+    pub(super) fn is_all_but_reached(&self, goal: Goal) -> bool {
+        let Goal::RolledOut { version } = goal else { return false };
+        let RolloutProgress { concerned, healthy, .. } = self.rollout_counts(version);
+        let name = format!("{}/{}", self.seen.job.user, self.seen.job.name);
+        let plain = format!("{name}: {healthy}/{concerned} healthy with version {version}");
+        concerned > 0 && healthy == concerned && self.rollout_text(version) == plain
+    }
+
     /// How far the rollout of a version is, in one line.
     pub(super) fn rollout_text(&self, version: u32) -> String {
         let name = format!("{}/{}", self.seen.job.user, self.seen.job.name);

@@ -102,18 +102,25 @@ pub(super) async fn list(
         Ok(list_page::<_, JobView>(answer.jobs, answer.next_page))
     };
     let watched = WatchedView::cell(client.clone(), changes_of(&filter.user, ""));
-    let others: &[_] = match (filter.user.as_str(), filter.ended) {
-        ("", _) => &[("ended ones too", "borough job list --all --ended")],
-        _ => &[("of every user", "borough job list --all"), ("ended ones too", "borough job list --ended")],
-    };
+    let others = others_of(filter);
     let none = NoRows {
         rows: "jobs",
         user: Some(&filter.user),
         cell: client.cell(),
         chosen: !filter.states.is_empty() || !filter.selector.is_empty(),
-        others,
+        others: &others,
     };
     list_or_watch(watched, listed, none.text(), printer, fetch).await
+}
+
+/// The commands that show other jobs than an empty list.
+fn others_of(filter: &JobFilter) -> Vec<(&'static str, &'static str)> {
+    let is_of_all = filter.user.is_empty();
+    // Ended jobs are in the list, or would not be: the states are of those that are over, or of none that is.
+    let has_ended = filter.ended || !filter.states.is_empty();
+    let ended = if is_of_all { "borough job list --all --ended" } else { "borough job list --ended" };
+    let all = (!is_of_all).then_some(("of every user, if you may see them", "borough job list --all"));
+    all.into_iter().chain((!has_ended).then_some(("ended ones too", ended))).collect()
 }
 
 /// The changes of a job and its tasks, or of many.
@@ -129,4 +136,23 @@ pub(super) async fn history(client: &Client, job: &JobRef, printer: &Printer) ->
         format!("{}{}", table(views, style), JobVersionView::changes_text(views, style))
     })?;
     Ok(Code::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_advises_nothing_that_was_given() {
+        let of = |filter: JobFilter| {
+            others_of(&filter).into_iter().map(|(_, command)| command).collect::<Vec<_>>()
+        };
+        let ann = || JobFilter { user: "ann".to_owned(), ..JobFilter::default() };
+        assert_eq!(of(ann()), ["borough job list --all", "borough job list --ended"]);
+        assert_eq!(of(JobFilter { ended: true, ..ann() }), ["borough job list --all"]);
+        let failed = borough_proto::v1::JobState::Failed;
+        assert_eq!(of(JobFilter { states: vec![failed], ..ann() }), ["borough job list --all"]);
+        assert_eq!(of(JobFilter::default()), ["borough job list --all --ended"]);
+        assert!(of(JobFilter { ended: true, ..JobFilter::default() }).is_empty());
+    }
 }

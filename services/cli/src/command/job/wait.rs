@@ -247,6 +247,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             match watched.known.progress(goal) {
                 JobProgress::Reached => return Ok(()),
                 JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),
+                // The answer says it in a moment.
+                JobProgress::Underway if watched.known.is_all_but_reached(goal) => {}
                 JobProgress::Underway => self.progress.show(&self.state_text(&watched.known, goal)),
             }
             let deadline = self.limits.progress_deadline(watched.spec.as_ref());

@@ -123,7 +123,11 @@ async fn attempts_of(client: &Client, arguments: &TaskStopArguments) -> Result<V
     read.await?;
     // A mistyped key of `!=` would choose everything.
     if !unknown.is_empty() || attempts.is_empty() {
-        let others: &[_] = if labels.all { &[] } else { &[("of every user", "borough task list --all")] };
+        let others: &[_] = if labels.all {
+            &[]
+        } else {
+            &[("of every user, if you may see them", "borough task list --all")]
+        };
         let none = NoRows {
             rows: "tasks with an attempt",
             user: Some(&user),

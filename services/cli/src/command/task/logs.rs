@@ -42,7 +42,7 @@ pub(super) async fn logs(
     };
     let (opened, is_told) = told_if_slow(opening, told).await;
     let mut log = opened?;
-    let mut output = TaskLogOutput { task: &task, query: &query, printer, lines: None };
+    let mut output = TaskLogOutput { task: &task, query: &query, printer, lines: None, is_empty: true };
     let mut broken = None;
     while let Some(event) = log.next().await {
         match event {
@@ -54,7 +54,11 @@ pub(super) async fn logs(
             Err(error) => broken = Some(Failure::from(error)),
         }
     }
+    let is_empty = output.is_empty;
     output.end()?;
+    if is_empty && broken.is_none() {
+        printer.remark(&format!("{task}: {}", nothing_text(&query)));
+    }
     broken.map_or(Ok(Code::Done), Err)
 }
 
@@ -73,10 +77,13 @@ struct TaskLogOutput<'a> {
     query: &'a LogQuery,
     printer: &'a Printer,
     lines: Option<LogLines>,
+    /// Nothing has come, and nothing is gone.
+    is_empty: bool,
 }
 
 impl TaskLogOutput<'_> {
     fn part(&mut self, part: &ReadLogsResponse) -> Result<(), Failure> {
+        self.is_empty &= part.gone_bytes == 0 && part.data.is_empty();
         if part.gone_bytes > 0 {
             self.printer.remark(&gone_text(self.task, part.gone_bytes));
         }
@@ -112,6 +119,20 @@ impl TaskLogOutput<'_> {
             _ => self.printer.bytes(bytes),
         }
     }
+}
+
+/// What is said if a read that has ended has shown nothing.
+pub(crate) fn nothing_text(query: &LogQuery) -> String {
+    let stream = match query.stream {
+        Stream::Stdout => " on standard output",
+        Stream::Stderr => " on standard error",
+        Stream::Unspecified => "",
+    };
+    let since = query
+        .since_ms
+        .map(|since| format!(" in the last {}", humantime::format_duration(Duration::from_millis(since))));
+    let helper = if query.helper.is_empty() { String::new() } else { format!(" of helper {}", query.helper) };
+    format!("no output{helper}{stream}{}", since.unwrap_or_default())
 }
 
 /// What is said of output that the node removed before it was read.
@@ -218,6 +239,13 @@ mod tests {
 
     async fn passed(seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[test]
+    fn a_read_that_shows_nothing_says_of_what() {
+        let of = |stream, since_ms| nothing_text(&LogQuery { stream, since_ms, ..LogQuery::default() });
+        assert_eq!(of(Stream::Unspecified, None), "no output");
+        assert_eq!(of(Stream::Stderr, Some(300_000)), "no output on standard error in the last 5m");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod terminal;
 use borough_client::{Client, JobRef, TaskFilter, TaskRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 
-pub(super) use self::logs::{gone_text, wait_text};
+pub(super) use self::logs::{gone_text, nothing_text, wait_text};
 
 use super::list::{NoRows, list_page};
 use super::selected::jobs_selected;
@@ -99,7 +99,7 @@ async fn tasks_list(
     let is_of_all = filter.user.is_empty();
     let mut others = Vec::new();
     if !is_narrow && !is_of_all {
-        others.push(("of every user", "borough task list --all"));
+        others.push(("of every user, if you may see them", "borough task list --all"));
     }
     if !is_narrow && !has_ended {
         let ended = if is_of_all { "borough task list --all --ended" } else { "borough task list --ended" };

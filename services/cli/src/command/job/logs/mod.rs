@@ -22,6 +22,7 @@ use super::bulk::jobs_shown;
 use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
+use crate::command::task::nothing_text;
 use crate::exit::{Code, Failure, absence_text};
 use crate::output::{LogStyle, Printer, end_when_stuck, tally};
 
@@ -92,6 +93,7 @@ async fn all_logs<'a>(
         printer,
         failed: UnreadAttempts::default(),
         seen: AttemptsSeen::default(),
+        is_empty: true,
         says_absence: true,
         is_absent: false,
     };
@@ -143,6 +145,8 @@ struct AllLogs<'a> {
     printer: &'a Printer,
     failed: UnreadAttempts,
     seen: AttemptsSeen,
+    /// Nothing was shown, and nothing said of output that is gone.
+    is_empty: bool,
     /// Whether it says that no gateway answers: of several jobs that are followed, one does.
     says_absence: bool,
     /// It was said that no gateway answers, and none has since.
@@ -167,6 +171,9 @@ impl AllLogs<'_> {
             }
         }
         self.seen.check(&self.scope, self.choice, self.printer)?;
+        if self.is_empty && self.seen.read > 0 {
+            self.printer.remark(&format!("{}: {}", self.scope.job, nothing_text(&self.query)));
+        }
         Ok(self.code())
     }
 
@@ -203,6 +210,7 @@ impl AllLogs<'_> {
     }
 
     fn show(&mut self, block: Shown) -> Result<(), Failure> {
+        self.is_empty = false;
         match block {
             Shown::Out(lines) => self.printer.bytes(&lines),
             // Of one requested stream, all goes to standard output, and so do objects.
