@@ -338,6 +338,21 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn names_that_are_not_there_keep_the_near_one_and_the_hint() {
+        let read = async |name: &&str| match *name {
+            "cart" => Ok(()),
+            name => {
+                let text = format!("no job {name:?} of user ann, did you mean \"cart\"?");
+                Err(Failure::new(Code::NotFound, text).with_hint("borough job list --ended"))
+            }
+        };
+        let failure = named_read(&["cart", "crat"], "job", read).await.unwrap_err();
+        assert_eq!(failure.code(), Code::NotFound);
+        assert!(failure.details()[0].ends_with("did you mean \"cart\"?"), "{failure:?}");
+        assert_eq!(failure.hint(), Some("borough job list --ended"));
+    }
+
     #[test]
     fn the_failure_of_a_single_object_is_its_own() {
         let mut outcome = BulkOutcome::new(CHANGE, 1);

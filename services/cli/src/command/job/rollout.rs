@@ -368,6 +368,23 @@ mod tests {
         assert_eq!(known.rollout_text(2), text);
     }
 
+    /// The answer says it a moment later, and nobody reads it twice.
+    #[test]
+    fn a_rollout_of_which_only_the_end_is_missing_has_no_progress_to_show() {
+        let mut known = service(2);
+        let goal = Goal::RolledOut { version: 2 };
+        known.goal_set(goal);
+        known.seen.job.rollout =
+            Some(Rollout { state: RolloutState::Rolling.into(), version: 2, ..Rollout::default() });
+        let of = |index, health| Task { spec_version: 2, ..task(index, TaskState::Running, health) };
+        known.task_changed(of(0, Health::Healthy));
+        known.task_changed(of(1, Health::Unknown));
+        assert!(!known.is_all_but_reached(goal));
+        known.task_changed(Task { revision: 2, ..of(1, Health::Healthy) });
+        assert!(known.is_all_but_reached(goal) && !known.is_all_but_reached(Goal::Up));
+        assert_eq!(known.rollout_text(2), "alice/web: 2/2 healthy with version 2");
+    }
+
     /// A version that no task needs still waits for those of the job, and what surged for the one before ends.
     #[test]
     fn a_version_that_no_task_needs_waits_for_the_tasks_of_the_job() {

@@ -58,6 +58,9 @@ const ENDPOINT_READS: u32 = 40;
 /// Why a gateway refuses a spec that a job can take only from its begin.
 const JOB_DIFFERS: &str = "JOB_DIFFERS";
 
+/// Why it refuses a change that was made for another revision, or for a job that is over.
+const JOB_OUTDATED: &str = "OUTDATED";
+
 pub(super) async fn run(
     global: &Global,
     arguments: RunArguments,
@@ -174,6 +177,7 @@ fn rollout_under_way(job: &Job) -> Option<Goal> {
 async fn refused(client: &Client, spec: JobSpec, expected: &ExpectedJob, error: ClientError) -> Unsubmitted {
     let conflict = matches!(error.code(), Some(Status::FailedPrecondition | Status::Aborted));
     let differs = error.refusal().is_some_and(|refusal| refusal.reason == JOB_DIFFERS);
+    let is_stale = error.refusal().is_some_and(|refusal| refusal.reason == JOB_OUTDATED);
     let in_the_way = differs.then(|| format!("{}/{}", spec.user, spec.name));
     let failure = Failure::from(error);
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
@@ -192,7 +196,6 @@ async fn refused(client: &Client, spec: JobSpec, expected: &ExpectedJob, error: 
             is_stale: true,
         };
     }
-    let is_stale = false;
     if !conflict {
         return Unsubmitted { failure, in_the_way, kept_field: None, is_stale };
     }
