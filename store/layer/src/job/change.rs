@@ -89,8 +89,8 @@ fn job_refused(row: &JobRow, refused: JobRefused) -> StoreError {
 }
 
 /// Sets the number of tasks. Growing charges quota for the new tasks. Shrinking releases what was never placed, and
-/// leaves tasks above the count to the controller. The same count changes nothing. A job that is over refuses any count,
-/// also its own: nothing of it would run.
+/// leaves tasks above the count to the controller. The same count changes nothing. A job that is over refuses any
+/// count, also its own: nothing of it would run.
 pub async fn job_scale(
     tx: &Transaction,
     changes: &mut ChangeSet,

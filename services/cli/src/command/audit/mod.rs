@@ -73,7 +73,7 @@ pub(crate) fn audited_methods() -> impl Iterator<Item = &'static str> {
     METHODS.iter().map(MethodRule::name).chain(["other"])
 }
 
-/// What is said of a method that this program does not know: a list of its calls would be empty, and look like an answer.
+/// What is said of a method that this program does not know: an empty list of its calls would look like an answer.
 fn method_unknown(method: &str) -> Option<String> {
     let known: Vec<&str> = audited_methods().collect();
     let is_known = known.contains(&method) || METHODS.iter().any(|rule| rule.method == method);
