@@ -137,7 +137,10 @@ async fn a_job_is_divided_scaled_and_stopped_over_cells() {
     }
     home.borough(&["federation", "job", "history", "web"]).await.ended(0).prints("VERSION");
 
-    // Somebody scales the part of a cell by hand: what was promised holds.
+    // Somebody stops or scales the part of a cell by hand: what was promised holds.
+    let stopped = beta.borough(&["job", "stop", "web", "--yes"]).await.ended(0);
+    stopped.warns("the federation federation runs it again").warns("borough federation job stop tester/web");
+    part_until(beta, "runs again", |part| part.is_some()).await;
     beta.borough(&["job", "scale", "web", "1", "--yes", "--detach"]).await.ended(0);
     let wanted = federation.job().await.parts.iter().find(|part| part.cell == "beta").unwrap().count;
     part_until(beta, "the count is what was promised", |part| part.is_some_and(|part| part.count == wanted))
@@ -203,7 +206,12 @@ async fn a_cell_is_emptied_while_its_tasks_are_replaced_first() {
     home.borough(&["federation", "job", "scale", "web", "6"]).await.ended(0);
     assert_eq!(promised(&federation.job().await), [("beta", 4), ("gamma", 2)]);
     home.borough(&["cell", "uncordon", "gamma"]).await.ended(0);
-    home.borough(&["cell", "drain", "beta", "--timeout", "90s"]).await.ended(0).prints("draining");
+    home.borough(&["cell", "drain", "beta", "--timeout", "90s"])
+        .await
+        .ended(0)
+        .prints("draining")
+        .warns("beta has no federated task any more")
+        .warns("borough cell uncordon beta");
     assert_eq!(promised(&federation.job().await), [("gamma", 6)]);
     part_until(beta, "stopped", |part| part.is_none()).await;
     assert_eq!(part(gamma).await.unwrap().tasks.unwrap().healthy, 6);

@@ -201,6 +201,13 @@ pub struct WaitArguments {
     pub timeout: Option<Duration>,
 }
 
+impl WaitArguments {
+    /// For a change that another one needs: it is waited for in any case.
+    pub fn attached(self) -> Self {
+        Self { detach: false, ..self }
+    }
+}
+
 /// `job edit`.
 #[derive(Clone, Debug, Args)]
 pub struct EditArguments {

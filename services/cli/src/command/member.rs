@@ -131,10 +131,18 @@ pub(super) async fn drain(global: &Global, drain: MemberDrain, printer: &Printer
     let mut shown = String::new();
     loop {
         let left = federated_left(&client, member).await?;
-        if wait.detach || left.is_empty() {
+        if wait.detach {
             return show(member_now.into(), printer);
         }
-        let lines: Vec<String> = left.iter().map(|job| left_text(job, member)).collect();
+        if left.is_empty() {
+            printer.remark(&format!(
+                "{member} has no federated task any more, and gets none until: borough cell uncordon {member}"
+            ));
+            let now = client.member_get(member).await.map_err(|error| explained(&client, error))?;
+            return show(now.into(), printer);
+        }
+        let since_ms = member_now.changed_ms;
+        let lines: Vec<String> = left.iter().map(|job| left_text(job, member, since_ms)).collect();
         let now = lines.join("\n");
         if now != shown {
             printer.remark(&now);
@@ -171,8 +179,8 @@ async fn federated_left(client: &Client, member: &str) -> Result<Vec<FederatedJo
     }
 }
 
-/// What a job still has in a cell that is drained, and why.
-fn left_text(job: &FederatedJob, member: &str) -> String {
+/// What a job still has in a cell that is drained since `since_ms`, and why.
+fn left_text(job: &FederatedJob, member: &str, since_ms: i64) -> String {
     let (user, name) = (line_shown(&job.user), line_shown(&job.name));
     let tasks = |count: u32| if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
     let part = job.parts.first().cloned().unwrap_or_default();
@@ -180,6 +188,9 @@ fn left_text(job: &FederatedJob, member: &str) -> String {
         let moves = part.count - part.target;
         let what = "that are to replace them are not healthy yet";
         return format!("{user}/{name}: {} of {member} end soon; those {what}", tasks(moves));
+    }
+    if job.divided_ms < since_ms {
+        return format!("{user}/{name}: {} in {member}: being divided anew", tasks(part.count));
     }
     let words: Vec<_> = job.reasons.iter().map(|reason| line_shown(&reason.words)).collect();
     let why =

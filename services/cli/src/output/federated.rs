@@ -293,9 +293,9 @@ impl FederatedJobView {
             );
         }
         if self.divided_revision < self.revision {
-            return "not divided among cells yet: a federation process does that".to_owned();
+            return "being divided among the cells".to_owned();
         }
-        let mut text = self.tasks_text();
+        let mut text = format!("{}{}", self.tasks_text(), self.cells_missing_text().replace('\n', "; "));
         let open = self.parts.iter().filter(|part| !part.is_settled(self.version));
         let open: Vec<String> =
             open.map(|part| format!("{} ({})", part.cell, part.state_text(self.version))).collect();
@@ -342,7 +342,7 @@ impl FederatedJobView {
             self.changed_by
         );
         if self.state == "active" && self.divided_revision < self.revision {
-            text.push_str("\nnot divided among cells yet: a federation process does that");
+            text.push_str("\nbeing divided among the cells; if that stays, see whether anybody does it: borough cell members");
         }
         if let Some(release) = self.release.as_ref().and_then(FederatedReleaseView::text) {
             text = format!("{text}\n{release}");
@@ -350,6 +350,7 @@ impl FederatedJobView {
         if !self.shortfall.is_empty() {
             text = format!("{text}\n{}", self.shortfall);
         }
+        text.push_str(self.cells_missing_text());
         let rows: Vec<PartRow<'_>> = self.parts.iter().map(|part| PartRow(part, self.version)).collect();
         if !rows.is_empty() {
             text = format!("{text}\n\n{}", table(&rows, style).trim_end());
@@ -365,6 +366,15 @@ impl FederatedJobView {
             text.push_str(&self.reasons_text());
         }
         text
+    }
+
+    /// What to do if the federation has no cells. Each cell that it has is in the reasons.
+    fn cells_missing_text(&self) -> &'static str {
+        if self.divided_revision == self.revision && self.unplaced > 0 && self.reasons.is_empty() {
+            "\nthe federation has no cells: borough cell join CELL --at HOST:PORT"
+        } else {
+            ""
+        }
     }
 
     /// Why each cell has no more; empty if nothing is known.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use borough_client::{Client, JobFilter, JobRef, LabelChange};
-use borough_proto::v1::{Job, JobState, Task};
+use borough_proto::v1::{Job, JobKind, JobState, Task};
 use futures::{StreamExt as _, stream};
 
 use super::deadline::WaitLimits;
@@ -128,8 +128,15 @@ pub(super) async fn stop_all(
         let stopped = client.job_stop_of(&named(job), &job.id).await?;
         Ok(stopped.job.unwrap_or_default())
     };
-    let stopped = outcome.each(&jobs, |job| named(job).to_string(), stop, printer).await;
-    let ended = all_waited(client, stopped, Goal::Over, arguments.wait, &mut outcome, printer).await;
+    // An alloc set can only be stopped once the jobs in it are over.
+    let (sets, others): (Vec<Job>, Vec<Job>) =
+        jobs.into_iter().partition(|job| job.kind() == JobKind::AllocSet);
+    let wait_others = if sets.is_empty() { arguments.wait } else { arguments.wait.attached() };
+    let mut ended = Vec::new();
+    for (jobs, wait) in [(others, wait_others), (sets, arguments.wait)] {
+        let stopped = outcome.each(&jobs, |job| named(job).to_string(), &stop, printer).await;
+        ended.extend(all_waited(client, stopped, Goal::Over, wait, &mut outcome, printer).await);
+    }
     shown(ended, outcome, printer)
 }
 

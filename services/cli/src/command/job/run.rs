@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef, TaskFilter};
+use borough_model::federation::FEDERATION_LABEL;
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1::{Job, JobKind, JobSpec, RolloutState};
 use tonic::Code as Status;
@@ -18,7 +19,8 @@ use crate::connect;
 use crate::exit::{Code, Failure, RUN_AGAIN};
 use crate::jobfile::{LoadedFile, path_shown};
 use crate::output::{
-    EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table, version_changes_since,
+    EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, line_shown, table,
+    version_changes_since,
 };
 
 /// Whether a verb waits for the effect of its change.
@@ -300,14 +302,44 @@ pub(super) async fn stop(
     if let WaitMode::Until(limits) = wait_for {
         stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
     }
+    if let Some(remark) = federated_remark(&stopped) {
+        printer.remark(&remark);
+    }
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;
     Ok(Code::Done)
 }
 
+/// What becomes of a job that a federation wants, if somebody stops it in its cell.
+fn federated_remark(job: &Job) -> Option<String> {
+    let home = job.labels.get(FEDERATION_LABEL)?;
+    let (user, name, home) = (line_shown(&job.user), line_shown(&job.name), line_shown(home));
+    Some(format!(
+        "{user}/{name} is a part of a federated job: the federation {home} runs it again; to stop it everywhere, at its \
+         home: borough federation job stop {user}/{name}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_stops_a_part_of_a_federated_job_hears_that_it_comes_back() {
+        let of = |labels: &[(&str, &str)]| {
+            let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            federated_remark(&Job {
+                user: "ann".to_owned(),
+                name: "web".to_owned(),
+                labels,
+                ..Job::default()
+            })
+        };
+        assert_eq!(of(&[("tier", "web")]), None);
+        let remark = of(&[(FEDERATION_LABEL, "home")]).unwrap();
+        assert!(remark.contains("the federation home runs it again"), "{remark}");
+        assert!(remark.ends_with("borough federation job stop ann/web"), "{remark}");
+    }
 
     #[test]
     fn who_scales_a_job_that_is_over_hears_what_runs_it_again() {

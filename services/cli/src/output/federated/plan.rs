@@ -90,6 +90,6 @@ impl FederatedPlanView {
         if !after.shortfall.is_empty() {
             text = format!("{text}\n{}", after.shortfall);
         }
-        format!("{text}{}", after.reasons_text())
+        format!("{text}{}{}", after.cells_missing_text(), after.reasons_text())
     }
 }

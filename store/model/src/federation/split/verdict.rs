@@ -31,7 +31,7 @@ pub enum CellReason {
     ConditionNotMet { condition: LabelCondition, value: Option<String> },
     /// No group of the job has it. Its tasks leave.
     NoGroup,
-    /// It leaves the federation. Its tasks go to other cells, as far as those have room.
+    /// It is being drained. Its tasks go to other cells, as far as those have room.
     Leaving,
     /// It has a taint that the job does not tolerate. With `no_execute` its tasks go to other cells, as far as those
     /// have room.
@@ -182,7 +182,7 @@ impl fmt::Display for CellReason {
                 f.write_str("another label of the cell or another condition of the job would let it in")
             }
             Self::NoGroup => f.write_str("no group of the job has it; a group with its name or labels would let it in"),
-            Self::Leaving => f.write_str("it leaves the federation, so its tasks go to other cells as far as those have room"),
+            Self::Leaving => f.write_str("it is being drained, so its tasks go to other cells as far as those have room"),
             Self::Tainted { taint } => {
                 let leave = if taint.effect == TaintEffect::NoExecute { NO_EXECUTE } else { "" };
                 write!(f, "its taint {taint} is not tolerated{leave}; ")?;

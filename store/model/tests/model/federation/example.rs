@@ -169,7 +169,7 @@ fn each_exclusion_says_what_it_is_and_what_would_change_it() {
         cleared: 2 tasks: its taint power:no_execute is not tolerated, so its tasks go to other cells as far as those have room; a toleration in the job would let tasks in
         cordoned: 2 tasks: it is cordoned; without the cordon it would take new tasks
         gone: 0 tasks, 2 before: it was silent for too long, so its tasks go to other cells; it can have tasks again when it is back and what it still runs is settled
-        leaving: 2 tasks: it leaves the federation, so its tasks go to other cells as far as those have room
+        leaving: 2 tasks: it is being drained, so its tasks go to other cells as far as those have room
         open: 11 tasks, 2 before: its scheduler has room for 9 tasks more, which it gets; free resources in it would let more in
         other: 2 tasks: it has tasks of db, from which the job keeps away; it would take tasks without those
         silent: 2 tasks: the federation does not hear of it, so it keeps what it has; it takes new tasks when it is heard of again
