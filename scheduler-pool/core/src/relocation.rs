@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use borough_model::job::{Rollout, RolloutState};
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{JobId, TaskId};
 
@@ -83,8 +84,11 @@ impl Relocation {
         let tables = self.trial.tables();
         let entry = tables.jobs.get(&task.job)?;
         let slot = entry.task(task.index)?;
-        // An attempt of another version may have others.
-        let is_current = tables.job(task.job)?.version_of(task.index) == slot.spec_version;
+        // An attempt that a rollout has not reached may have others. After it, those of earlier versions run the same.
+        let row = tables.job(task.job)?;
+        let reached = |rollout: &Rollout| rollout.state == RolloutState::Done && rollout.skipped == 0;
+        let is_reached = row.rollout.as_deref().is_none_or(reached);
+        let is_current = is_reached || row.version_of(task.index) == slot.spec_version;
         let shape = tables.shapes.get(entry.shape_of(task.index).filter(|_| is_current)?)?;
         let node = tables.nodes.ordinal(slot.node?)?;
         (!shape.ports_fixed.is_empty()).then(|| (node, shape.ports_fixed.clone()))

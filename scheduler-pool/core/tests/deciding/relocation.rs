@@ -1,6 +1,6 @@
 //! Moves off drained nodes, tried before anything is stopped.
 
-use borough_model::job::PortSpec;
+use borough_model::job::{PortSpec, Rollout};
 use borough_model::node::NodeState;
 use borough_model::{JobId, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{Relocation, ScoringProfile, explain_elsewhere};
@@ -80,8 +80,12 @@ fn a_task_with_a_fixed_port_moves_to_a_node_of_the_same_address() {
         if other.is_some() {
             // The next version of the job asks for the port that the other job has.
             web.task.ports[0].number = Some(8081);
-            stored.job_respec(JobId(1), &web);
         }
+        stored.job_respec(JobId(1), &web);
+        stored.job_change(JobId(1), |row| {
+            let rollout = Rollout::begin(row, 0, "user/ann", 0);
+            row.rollout = Some(Box::new(if other.is_some() { rollout } else { rollout.done(0) }));
+        });
         let mut relocation = Relocation::new(stored.snapshot(0), [], stored.now_ms);
         assert_eq!(relocation.fits(task(1)), other.is_none());
         assert_eq!(relocation.fits(task(1)), other.is_none(), "also if it is asked again");
