@@ -37,9 +37,9 @@ impl Auditor {
             .filter(|task| task.index < row.count && self.tasks.get(task).is_some_and(is_healthy))
             .collect();
         let (healthy, gone) = (self.serving(row, true), u64::try_from(ended.len()).unwrap_or(u64::MAX));
-        // Nobody misses what surges, and nothing else is replaced before the promotion.
+        // Before the promotion only what surges is replaced. It may stand in for a task that is away.
         let is_tried = row.canary_base().is_some();
-        let fits = is_tried || u64::from(count) + gone <= away_max + healthy;
+        let fits = u64::from(count) + gone <= away_max + healthy;
         self.note("rollout_step");
         let owners = row.count - surge;
         // What surges may have kept a place that one of the owner's tasks waits for: that one goes on.
