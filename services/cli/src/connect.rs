@@ -44,8 +44,16 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
 pub(crate) fn connector(tls: Option<TlsFiles>) -> Result<Connector, Failure> {
     let Some(files) = tls else { return Ok(Connector::default()) };
     let tls = ClientTls::load(files);
-    let refused = |error: TlsError| Failure::new(Code::Refused, error_chain(&error));
-    Ok(Connector::tls(tls.map_err(refused)?))
+    Ok(Connector::tls(tls.map_err(|error| tls_refused(&error))?))
+}
+
+/// The failure of certificates. A file that cannot be read is a wrong command line, as a job file is.
+pub(crate) fn tls_refused(error: &TlsError) -> Failure {
+    match error {
+        TlsError::Read { .. } => Failure::new(Code::Usage, error_chain(error))
+            .with_hint("name files that this user may read: --tls-ca FILE, --tls-cert FILE, --tls-key FILE"),
+        _ => Failure::new(Code::Refused, error_chain(error)),
+    }
 }
 
 /// A client of one cell, which must be known. If none is named, asks the gateway for its cells: a wrong address or
@@ -147,14 +155,13 @@ fn is_loopback(gateway: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// What the client says of a port that is not the gRPC port of a gateway.
-const NOT_GATEWAY: &str = "accepted: the gRPC port of a gateway";
+/// What the client says of a port that answers without encryption, as the HTTP port of a gateway.
+const HTTP_PORT: &str = "is the HTTP port of a gateway";
 
 /// Adds what encryption has to do with a gateway that does not answer, if it listens at all.
 fn encryption_explained(global: &Global, failure: Failure) -> Failure {
     let says = |words: &str| failure.message().contains(words);
-    // What answers without encryption, and is no gateway, is another port.
-    let listens = !says("refused") && !says("has no address") && !says(NOT_GATEWAY);
+    let listens = !says("refused") && !says("has no address") && !says(HTTP_PORT);
     let Some(settings) = settings(global).ok().filter(|_| listens) else { return failure };
     let is_of_gateway = settings.gateways.iter().any(|gateway| failure.message().contains(gateway.as_str()));
     let is_dev = context(global).ok().flatten().is_none() && global.gateway.is_empty();
@@ -344,17 +351,31 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_that_cannot_be_read_is_wrong_usage() {
+        let files = |authorities: &str| TlsFiles {
+            authorities: authorities.into(),
+            certificate: None,
+            key: None,
+            revoked: None,
+        };
+        let missing = connector(Some(files("/nowhere/at/all.pem"))).err().unwrap();
+        assert_eq!(missing.code(), Code::Usage);
+        assert!(missing.hint().unwrap().contains("--tls-ca FILE"), "{missing:?}");
+    }
+
+    #[test]
     fn encryption_is_not_said_of_a_port_that_answers_without_it() {
         let line = "borough --gateway 127.0.0.1:7401 --token-file t node list";
         let global = crate::args::Arguments::read(line.split_whitespace()).unwrap().global;
         let details = |text: String| {
             encryption_explained(&global, Failure::new(Code::Unreachable, text)).details().len()
         };
-        let wrong = borough_client::ClientError::NotGateway {
-            gateways: vec!["127.0.0.1:7401".to_owned()],
-            what: "an HTTP server",
+        let wrong = |what| {
+            let gateways = vec!["127.0.0.1:7401".to_owned()];
+            details(borough_client::ClientError::NotGateway { gateways, what }.to_string())
         };
-        assert_eq!(details(wrong.to_string()), 0);
+        assert_eq!(wrong("the HTTP port of a gateway"), 0);
+        assert_eq!(wrong("no gateway, but a web server or another service"), 1, "it may be encrypted");
         assert_eq!(details("no gateway answers at 127.0.0.1:7401 (it closed the connection)".to_owned()), 1);
     }
 

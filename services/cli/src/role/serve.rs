@@ -12,7 +12,6 @@ use borough_kv::secret::Secret;
 use borough_model::Name;
 use borough_proto::tls::{CertificateName, ClientTls, ServerTls, TlsError, TlsFiles};
 use borough_store::cell::CellMeta;
-use borough_store::error_chain;
 use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, FederationRole, Roles, ToleranceScope};
@@ -215,7 +214,7 @@ fn operator_token(global: &Global) -> Result<Secret, Failure> {
 
 /// The certificates of a role. Without any it answers on loopback only, unless the operator wants otherwise.
 fn tls_of(global: &Global, arguments: &StoreArguments, roles: &Roles) -> Result<Option<GatewayTls>, Failure> {
-    let refused = |error: TlsError| Failure::new(Code::Refused, error_chain(&error)).with_hint(TLS_HINT);
+    let refused = |error: TlsError| connect::tls_refused(&error).with_hint(TLS_HINT);
     if let Some(files) = global.tls.files() {
         let client = ClientTls::load(files.clone()).map_err(refused)?;
         let server = ServerTls::load(TlsFiles { revoked: arguments.tls_crl.clone(), ..files.clone() })

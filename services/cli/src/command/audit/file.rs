@@ -92,9 +92,9 @@ impl AuditFile {
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 let text = format!("there is no file {}", path.display());
-                Failure::new(Code::NotFound, text).with_hint("borough audit export --to FILE makes one")
+                Failure::new(Code::Usage, text).with_hint("borough audit export --to FILE makes one")
             }
-            _ => unusable(path, &error),
+            _ => Failure::new(Code::Usage, unusable(path, &error).message()),
         })?;
         let chain = chain_read(path, BufReader::new(&file), looked_for)?;
         Ok(Self { path: path.to_owned(), file, chain })
@@ -219,6 +219,12 @@ mod tests {
         }
         file.end().unwrap();
         path
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_wrong_usage() {
+        let missing = AuditFile::read(Path::new("/nowhere/at/all"), None).map(|_| ()).unwrap_err();
+        assert_eq!(missing.code(), Code::Usage);
     }
 
     fn refused(path: &Path) -> String {
