@@ -371,6 +371,15 @@ async fn undo(
 ) -> StoreResult<JobRow> {
     let refused =
         |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
+    let way_back = before.rollout.as_deref().filter(|rollout| version.is_none() && rollout.state.is_open());
+    // Two people who want the same get it once.
+    if let Some((rollout, taken)) = way_back.and_then(|rollout| Some((rollout, rollout.reverts?))) {
+        let (job, by) = (format!("{}/{}", before.user, before.name), &rollout.by);
+        return Err(StoreError::refused(format!(
+            "version {taken} of job {job} is being taken back already, by {by}; to bring it again: borough rollout undo {job} \
+             --to {taken}"
+        )));
+    }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
     let spec = match version {
         None => earlier_spec(tx, changes, before, &in_force)

@@ -41,6 +41,13 @@ async fn an_order_for_a_version_that_is_no_longer_in_force_is_refused() {
         "job ada/web has version 3, by {by}, and the order was for version 2; look again: borough rollout status ada/web"
     );
     assert_eq!((refused, world.job().await.spec_version), (expected, 3));
+    // Nor does one that has seen the way back mean the bad version, unless it says so.
+    let refused = ordered(3).await.unwrap_err().to_string();
+    let expected = format!(
+        "version 2 of job ada/web is being taken back already, by {by}; to bring it again: borough rollout undo ada/web --to 2"
+    );
+    assert_eq!((refused, world.job().await.spec_version), (expected, 3));
+    assert_eq!(world.order(RolloutOrder::Undo(Some(2))).await.unwrap().spec_version, 4);
 }
 
 /// A version that came while its job had no tasks is tried by the first ones, and taken back if they fail.
