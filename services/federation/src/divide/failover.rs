@@ -5,13 +5,14 @@ use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use borough_model::federation::{
-    CellsReason, FailoverHold, FailoverOutcome, FailoverVerdict, FederatedPart, FederatedStatus,
-    failover_decide, part_failed_over,
+    FailoverHold, FailoverOutcome, FailoverVerdict, FederatedPart, FederatedStatus, failover_decide,
+    part_failed_over,
 };
 use borough_model::{FederatedJobId, Name};
 use borough_store::StoreResult;
 use borough_store::federated::FederatedChange;
 
+use super::led::reasons_grouped;
 use super::{Division, millis};
 
 /// What keeps a failover is recorded again after so long, so that the times in its words stay true.
@@ -28,6 +29,10 @@ impl Division<'_> {
     /// Promises the tasks of cells that were silent for too long to others.
     pub(super) async fn failovers_begin(&mut self) -> StoreResult<()> {
         let parts = self.led.silent_parts(&self.cells);
+        // So it is on almost every wake.
+        if parts.is_empty() && self.led.jobs.values().all(|job| job.status.holds.is_empty()) {
+            return Ok(());
+        }
         let (now, now_ms) = (millis(self.now()), self.now_ms());
         let ids: BTreeMap<(Name, Name), FederatedJobId> = self.led.ids();
         // A job may lose several cells at once.
@@ -78,20 +83,12 @@ impl Division<'_> {
             });
             if !is_recorded {
                 self.holds.insert(*id, RecordedHolds { kinds, at: now });
-                let status = FederatedStatus { holds: holds_words(holds), ..job.status.clone() };
+                let words = holds.iter().map(|(cell, hold)| (hold.to_string(), cell));
+                let status = FederatedStatus { holds: reasons_grouped(words), ..job.status.clone() };
                 changes.push((*id, FederatedChange { status: Some(status), ..FederatedChange::default() }));
             }
         }
         self.holds.retain(|id, _| held.contains_key(id));
         self.record(changes).await
     }
-}
-
-/// The cells by what is said of them.
-fn holds_words(holds: &BTreeMap<Name, FailoverHold>) -> Vec<CellsReason> {
-    let mut by_words: BTreeMap<String, Vec<Name>> = BTreeMap::new();
-    for (cell, hold) in holds {
-        by_words.entry(hold.to_string()).or_default().push(cell.clone());
-    }
-    by_words.into_iter().map(|(words, cells)| CellsReason { words, cells }).collect()
 }

@@ -203,18 +203,22 @@ impl Promised {
     }
 }
 
-fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> FederatedStatus {
+/// The cells by what is said of them.
+pub(super) fn reasons_grouped<'n>(cells: impl Iterator<Item = (String, &'n Name)>) -> Vec<CellsReason> {
     let mut by_words: BTreeMap<String, Vec<Name>> = BTreeMap::new();
-    for verdict in &division.cells {
-        by_words.entry(verdict.reason.to_string()).or_default().push(verdict.cell.clone());
-    }
+    cells.for_each(|(words, cell)| by_words.entry(words).or_default().push(cell.clone()));
+    by_words.into_iter().map(|(words, cells)| CellsReason { words, cells }).collect()
+}
+
+fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> FederatedStatus {
+    let words = division.cells.iter().map(|verdict| (verdict.reason.to_string(), &verdict.cell));
     FederatedStatus {
         divided: job.row.revision,
         members_mark,
         at_ms,
         unplaced: division.unplaced,
         shortfall: division.shortfall.as_ref().map(ToString::to_string),
-        reasons: by_words.into_iter().map(|(words, cells)| CellsReason { words, cells }).collect(),
+        reasons: reasons_grouped(words),
         ..job.status.clone()
     }
 }
@@ -437,7 +441,7 @@ impl LedJob {
 }
 
 /// Takes over what a visit has found. What the cell admitted stays known. So a version that the cell has taken back
-/// since is told from one that it was told to go back to.
+/// since differs from one that it was ordered back to.
 fn part_found(part: &mut FederatedPart, found: Option<PartFound>, at_ms: i64) {
     let Some(found) = found else {
         // The cell has forgotten what has ended, and the federation has not.

@@ -226,7 +226,7 @@ impl Division<'_> {
         Ok(())
     }
 
-    /// Records changes, and takes them over: what is not recorded is told to nobody.
+    /// Records changes, and takes them over: no visit says what is not recorded.
     async fn record(&mut self, changes: Vec<(FederatedJobId, FederatedChange)>) -> StoreResult<()> {
         let space = &self.federation.config.space;
         for part in changes.chunks(RECORD_JOBS) {
