@@ -97,8 +97,13 @@ impl Auditor {
 
     /// Tasks that are healthy, or that no budget waits for. `counts_unplaced`: one that was never placed is waited for.
     pub(super) fn serving(&self, row: &JobRow, counts_unplaced: bool) -> u64 {
-        let rolling = row.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling);
-        let rolling = rolling.map(|rollout| rollout.version);
+        // A task that keeps failing counts up to this version: one that never served fails by itself.
+        let newest = row.rollout.as_deref().and_then(|rollout| match rollout.state {
+            RolloutState::Done => None,
+            RolloutState::Rolling if counts_unplaced => rollout.version.checked_sub(1),
+            _ if counts_unplaced => None,
+            _ => Some(rollout.stable.last().copied().unwrap_or(0)),
+        });
         let owned = row.count - row.surge();
         let mut serving = 0;
         for index in 0..row.count {
@@ -110,7 +115,7 @@ impl Auditor {
                 _ if !is_owned => false,
                 _ if is_unplaced => !counts_unplaced,
                 Some(task) if task.state == TaskState::Dead => true,
-                Some(task) => fails(task) && rolling.is_none_or(|version| task.spec_version < version),
+                Some(task) => fails(task) && newest.is_none_or(|version| task.spec_version <= version),
                 None => false,
             };
             serving += u64::from(counts);

@@ -79,7 +79,7 @@ impl Disturber {
     }
 
     async fn step(&mut self) {
-        match self.below(29) {
+        match self.below(31) {
             0..=4 => self.submit().await,
             5..=8 => self.scale().await,
             9..=11 => {
@@ -125,6 +125,7 @@ impl Disturber {
                 })
                 .await
             }
+            26 | 27 => self.surging_drain().await,
             _ => self.priorities_shuffle().await,
         }
     }
@@ -214,6 +215,28 @@ impl Disturber {
         answered(action, changed.await);
     }
 
+    /// Drains a node of a job that surges for moves, once the job is at rest. Without this it hardly ever happens: an
+    /// accident comes before the surge is over.
+    async fn surging_drain(&self) {
+        let nodes: Vec<NodeId> = self.cell.mirror.read(|state| {
+            let surges = |job: &JobId| {
+                let job = state.jobs().get(job)?;
+                let spec = state.spec_of(job)?;
+                let rolls = job.rollout.as_ref().is_some_and(|rollout| rollout.state.is_open());
+                Some(spec.surge(job.count) > 0 && !rolls)
+            };
+            let tasks = state.tasks().values();
+            let healthy = tasks.filter(|task| task.is_healthy() && surges(&task.id.job).unwrap_or(false));
+            healthy.filter_map(|task| task.node).collect()
+        });
+        let Some(node) = nodes.get(self.index(nodes.len().max(1))).copied() else { return };
+        let drained = self.cell.change("user/test", "node_drain", async |tx, changes| {
+            node_drain(tx, changes, node).await.map(drop)
+        });
+        answered("node_drain", drained.await);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+    }
+
     async fn task_restart(&self) {
         let tasks: Vec<TaskId> = self.cell.mirror.read(|state| state.tasks().keys().copied().collect());
         if tasks.is_empty() {
@@ -280,7 +303,7 @@ impl Disturber {
             }
             _ => {}
         }
-        if spec.kind == JobKind::Service && !spec.is_gang() && self.below(3) == 0 {
+        if spec.kind == JobKind::Service && !spec.is_gang() && self.below(2) == 0 {
             spec.update = spec.update.map(|update| UpdateSpec { surge_max: Some(1), ..update });
         }
         if spec.kind == JobKind::Service && !spec.is_gang() && self.below(4) == 0 {

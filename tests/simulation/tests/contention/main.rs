@@ -20,7 +20,7 @@ mod settle;
 
 use std::sync::Arc;
 
-use borough_simulation::seeds::{Met, Run, coverage_check, runs_make};
+use borough_simulation::seeds::{Met, Run, runs_make};
 use borough_testkit::{in_simulated_time, metrics_text};
 
 use agent::{Agent, Machines};
@@ -108,11 +108,8 @@ fn run_alone(seed: u64) -> Run {
 
 #[test]
 fn four_workers_at_once_keep_every_rule() {
-    let (count, met) = runs_make("contention", SEEDS, |seed| {
+    runs_make("contention", SEEDS, EVENTS, |seed| {
         let panicked = |_| Run { met: Met::new(), wrong: vec!["panic: as printed above".to_owned()] };
         std::panic::catch_unwind(|| run_alone(seed)).unwrap_or_else(panicked)
     });
-    if count >= 10 {
-        coverage_check(&met, EVENTS.iter().copied());
-    }
 }
