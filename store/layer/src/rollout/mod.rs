@@ -375,9 +375,15 @@ async fn undo(
     // Two people who want the same get it once.
     if let Some((rollout, taken)) = way_back.and_then(|rollout| Some((rollout, rollout.reverts?))) {
         let (job, by) = (format!("{}/{}", before.user, before.name), &rollout.by);
+        let again = if stable_versions(before).contains(&taken) {
+            format!("to bring it again: borough rollout undo {job} --to {taken}")
+        } else {
+            format!(
+                "it was never rolled out, so only its file brings it again; to follow: borough rollout status {job}"
+            )
+        };
         return Err(StoreError::refused(format!(
-            "version {taken} of job {job} is being taken back already, by {by}; to bring it again: borough rollout undo {job} \
-             --to {taken}"
+            "version {taken} of job {job} is being taken back already, by {by}; {again}"
         )));
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;

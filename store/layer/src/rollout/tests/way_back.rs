@@ -50,6 +50,18 @@ async fn an_order_for_a_version_that_is_no_longer_in_force_is_refused() {
     assert_eq!(world.order(RolloutOrder::Undo(Some(2))).await.unwrap().spec_version, 4);
 }
 
+/// What never was rolled out is no version to go to.
+#[tokio::test(start_paused = true)]
+async fn a_second_undo_names_no_version_that_would_be_refused() {
+    let world = World::new().await;
+    world.submit(&spec(1, 100, "one")).await.unwrap();
+    world.submit(&spec(1, 100, "two")).await.unwrap();
+    assert_eq!(world.order(RolloutOrder::Undo(None)).await.unwrap().spec_version, 3);
+    let refused = world.order(RolloutOrder::Undo(None)).await.unwrap_err().to_string();
+    assert!(refused.contains("it was never rolled out, so only its file brings it again"), "{refused}");
+    assert!(world.order(RolloutOrder::Undo(Some(2))).await.is_err());
+}
+
 /// A version that came while its job had no tasks is tried by the first ones, and taken back if they fail.
 #[tokio::test(start_paused = true)]
 async fn a_version_without_tasks_counts_as_rolled_out_once_its_first_task_has_served() {

@@ -192,9 +192,13 @@ pub(in crate::job) fn health_check(fields: &mut FieldErrors, _: &str, task: &Tas
 }
 
 fn probe_port_check(fields: &mut FieldErrors, path: &str, port: &Name, ports: &[PortSpec]) {
-    let is_read = |at: usize| !fields.unread().covers(&format!("task.ports[{at}].name"));
-    let read = ports.iter().enumerate().filter(|(at, _)| is_read(*at));
-    let declared: Vec<&str> = read.map(|(_, each)| each.name.as_str()).collect();
+    let mut declared: Vec<&str> = Vec::new();
+    for (at, each) in ports.iter().enumerate() {
+        let is_read = !fields.unread().covers(&format!("task.ports[{at}].name"));
+        if is_read && !declared.contains(&each.name.as_str()) {
+            declared.push(each.name.as_str());
+        }
+    }
     let accepted = if ports.is_empty() {
         "a port of the task, which has none".to_owned()
     } else if declared.is_empty() {
