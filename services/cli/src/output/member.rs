@@ -134,8 +134,8 @@ impl MemberView {
             lines.extend([
                 ("report", format!("{} old", report.age_text())),
                 ("nodes", format!("{} of {} ready", report.nodes_ready, report.nodes)),
-                ("capacity", report.capacity.text()),
-                ("charged", report.used.text()),
+                ("capacity", report.capacity.text_of_whole()),
+                ("charged", report.used.text_of_whole()),
                 ("jobs", report.jobs.to_string()),
                 ("tasks", format!("{} running, {} pending", report.running, report.pending)),
                 ("store epoch", report.store_epoch.to_string()),
@@ -173,8 +173,8 @@ impl Tabular for MemberView {
             self.labels_text(),
         ];
         let more = vec![
-            of(|report| report.capacity.text()),
-            of(|report| report.used.text()),
+            of(|report| report.capacity.text_of_whole()),
+            of(|report| report.used.text_of_whole()),
             self.gateways_text(),
             self.why_text(),
         ];
