@@ -37,7 +37,9 @@ fn credentials(nodes: usize) -> (Credentials, HeaderMap) {
         audience: "borough".to_owned(),
         user_claim: "sub".to_owned(),
         groups_claim: "groups".to_owned(),
-        jwks: JwkSet { keys: vec![jwk] },
+        jwks: Some(JwkSet { keys: vec![jwk] }),
+        jwks_url: None,
+        jwks_ca: None,
     };
     let groups: Vec<String> = (0..GROUPS).map(|number| format!("group-{number}")).collect();
     let claims = serde_json::json!({"iss": "bench", "aud": "borough", "sub": "user-7", "groups": groups, "exp": 2_000});

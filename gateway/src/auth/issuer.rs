@@ -5,6 +5,7 @@
 //! clock accepts nothing longer than others do. RFC 7519 has the claims, RFC 7517 the keys, RFC 8725 what to refuse.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,8 +18,13 @@ use moka::sync::Cache;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 
 use super::TokenDigest;
+
+mod source;
+
+pub use source::KeySource;
 
 /// How far the clocks of an issuer and of a cell may be apart, in seconds.
 const SKEW_S: i64 = 60;
@@ -61,11 +67,18 @@ pub struct IssuerSettings {
     /// The claim with the list of the user's groups.
     #[serde(default = "groups_claim")]
     pub groups_claim: String,
-    /// Its public keys.
-    pub jwks: JwkSet,
+    /// Its public keys. Absent: its provider publishes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks: Option<JwkSet>,
+    /// Where its provider publishes them. Absent: where the discovery document of the issuer says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks_url: Option<String>,
+    /// A file (PEM) with the authorities of the provider's certificate. Absent: those of the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks_ca: Option<PathBuf>,
 }
 
-/// A file of an issuer that cannot be used. Correct the file.
+/// An issuer that cannot be used. Correct its file, or what its provider publishes.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerRefused {
     #[error("{0} is empty; accepted: a text")]
@@ -76,6 +89,12 @@ pub enum IssuerRefused {
         "none of its {0} keys can check signatures; accepted: public keys (RSA, EC P-256 or P-384, Ed25519) for them"
     )]
     NoKey(usize),
+    #[error("it has jwks and {0}; accepted: the keys themselves, or where they are")]
+    TwoSources(&'static str),
+    #[error(
+        "{field} is {value:?}; accepted: a URL that begins with https://, or the keys themselves in jwks"
+    )]
+    NotHttps { field: &'static str, value: String },
 }
 
 /// Why a token does not count. The caller needs another token.
@@ -84,6 +103,9 @@ pub enum TokenRefused {
     /// Nothing about it is proven.
     #[error("no issuer that this gateway trusts has signed the token")]
     Unknown,
+    /// Try again once the provider has answered.
+    #[error("this gateway has no keys of issuer {0:?} yet, because its provider has not answered; try again")]
+    KeysAbsent(String),
     #[error("the token is for another audience; this gateway takes {0:?}")]
     Audience(String),
     #[error("the token's claim {0:?} is missing or no time; accepted: seconds since 1970")]
@@ -101,9 +123,14 @@ pub enum TokenRefused {
 }
 
 /// An issuer with its keys.
+#[derive(Clone)]
 struct TrustedIssuer {
-    settings: IssuerSettings,
-    keys: Vec<IssuerKey>,
+    settings: Arc<IssuerSettings>,
+    /// Where its keys come from; absent: they are in the settings.
+    source: Option<KeySource>,
+    /// As they were published. Absent: not known.
+    published: Option<Arc<JwkSet>>,
+    keys: Arc<Vec<IssuerKey>>,
 }
 
 struct IssuerKey {
@@ -161,11 +188,15 @@ pub struct Issuers {
     shared: Arc<SharedIssuers>,
 }
 
+type TrustedIssuers = Vec<TrustedIssuer>;
+
 struct SharedIssuers {
-    trusted: RwLock<Arc<Vec<TrustedIssuer>>>,
+    trusted: RwLock<Arc<TrustedIssuers>>,
     /// By the digest of the token. Emptied when the issuers change.
     checked: Cache<TokenDigest, CheckedToken>,
     clock: OnceLock<Arc<dyn Clock>>,
+    /// A token had no known key, though a provider may have published it meanwhile.
+    unknown: Notify,
 }
 
 impl std::fmt::Debug for Issuers {
@@ -179,22 +210,62 @@ impl std::fmt::Debug for Issuers {
 impl Default for Issuers {
     fn default() -> Self {
         let checked = Cache::builder().max_capacity(CHECKED_MAX).build();
-        let trusted = RwLock::default();
-        Self { shared: Arc::new(SharedIssuers { trusted, checked, clock: OnceLock::new() }) }
+        let (trusted, unknown) = (RwLock::default(), Notify::new());
+        Self { shared: Arc::new(SharedIssuers { trusted, checked, clock: OnceLock::new(), unknown }) }
     }
 }
 
 impl Issuers {
-    /// Trusts these issuers from now on, and no others.
+    /// Trusts these issuers from now on, and no others. Keys that a provider has published stay.
     ///
     /// # Errors
     /// An issuer that cannot be used; those known stay.
     pub fn replace(&self, settings: Vec<IssuerSettings>) -> Result<(), IssuerRefused> {
-        let trusted = settings.into_iter().map(TrustedIssuer::of).collect::<Result<Vec<_>, _>>()?;
-        *self.shared.trusted.write() = Arc::new(trusted);
+        let mut trusted = settings.into_iter().map(TrustedIssuer::of).collect::<Result<Vec<_>, _>>()?;
+        let mut known = self.shared.trusted.write();
+        for issuer in trusted.iter_mut().filter(|issuer| issuer.source.is_some()) {
+            if let Some(before) = known.iter().find(|before| before.source == issuer.source) {
+                (issuer.published, issuer.keys) = (before.published.clone(), Arc::clone(&before.keys));
+            }
+        }
+        *known = Arc::new(trusted);
+        drop(known);
         // A key that is gone ends its tokens.
         self.shared.checked.invalidate_all();
         Ok(())
+    }
+
+    /// Where keys are published that are not in a file.
+    pub fn sources(&self) -> BTreeSet<KeySource> {
+        self.shared.trusted.read().iter().filter_map(|issuer| issuer.source.clone()).collect()
+    }
+
+    /// Takes the keys of a source, `None`: it has none any more. Returns whether they are other ones than before.
+    ///
+    /// # Errors
+    /// Keys that cannot be used; those known stay.
+    pub fn published(&self, source: &KeySource, keys: Option<JwkSet>) -> Result<bool, IssuerRefused> {
+        let usable = keys.as_ref().map_or_else(|| Ok(Vec::new()), usable_keys)?;
+        let (keys, usable) = (keys.map(Arc::new), Arc::new(usable));
+        let mut known = self.shared.trusted.write();
+        let is_new =
+            |issuer: &TrustedIssuer| issuer.source.as_ref() == Some(source) && issuer.published != keys;
+        if !known.iter().any(is_new) {
+            return Ok(false);
+        }
+        let mut trusted = TrustedIssuers::clone(&known);
+        for issuer in trusted.iter_mut().filter(|issuer| is_new(issuer)) {
+            (issuer.published, issuer.keys) = (keys.clone(), Arc::clone(&usable));
+        }
+        *known = Arc::new(trusted);
+        drop(known);
+        self.shared.checked.invalidate_all();
+        Ok(true)
+    }
+
+    /// Ends when a token came whose key a provider may have published meanwhile.
+    pub async fn unknown_key(&self) {
+        self.shared.unknown.notified().await;
     }
 
     /// Judges tokens by this clock. The first one counts.
@@ -225,7 +296,13 @@ impl Issuers {
         }
         let checked = match checked_token(&trusted, token) {
             Ok(checked) => checked,
-            Err(refused) => return Some(Err(refused)),
+            Err(refused) => {
+                if refused == TokenRefused::Unknown && trusted.iter().any(|issuer| issuer.source.is_some()) {
+                    shared.unknown.notify_one();
+                    return Some(Err(keys_absent(&trusted, token).unwrap_or(refused)));
+                }
+                return Some(Err(refused));
+            }
         };
         shared.checked.insert(digest, checked.clone());
         // The issuers may have changed meanwhile: what was checked by old keys must not stay.
@@ -247,16 +324,29 @@ impl TrustedIssuer {
         if let Some((field, _)) = named.into_iter().find(|(_, text)| text.is_empty()) {
             return Err(IssuerRefused::Empty(field));
         }
-        let count = settings.jwks.keys.len();
-        if !(1..=KEYS_MAX).contains(&count) {
-            return Err(IssuerRefused::KeyCount(count));
-        }
-        let keys: Vec<IssuerKey> = settings.jwks.keys.iter().filter_map(IssuerKey::of).collect();
-        if keys.is_empty() {
-            return Err(IssuerRefused::NoKey(count));
-        }
-        Ok(Self { settings, keys })
+        let source = KeySource::of(&settings)?;
+        let keys = settings.jwks.as_ref().map_or_else(|| Ok(Vec::new()), usable_keys)?;
+        let published = settings.jwks.clone().map(Arc::new);
+        Ok(Self { settings: Arc::new(settings), source, published, keys: Arc::new(keys) })
     }
+}
+
+/// The keys of a set that can check signatures.
+fn usable_keys(jwks: &JwkSet) -> Result<Vec<IssuerKey>, IssuerRefused> {
+    let count = jwks.keys.len();
+    if !(1..=KEYS_MAX).contains(&count) {
+        return Err(IssuerRefused::KeyCount(count));
+    }
+    let keys: Vec<IssuerKey> = jwks.keys.iter().filter_map(IssuerKey::of).collect();
+    if keys.is_empty() { Err(IssuerRefused::NoKey(count)) } else { Ok(keys) }
+}
+
+/// The refusal of a token that says it is of an issuer whose keys are not known. Nothing of it is proven.
+fn keys_absent(trusted: &[TrustedIssuer], token: &[u8]) -> Option<TokenRefused> {
+    let claims = jsonwebtoken::dangerous::insecure_decode_claims::<Map<String, Value>>(token).ok()?;
+    let named = claims.get("iss")?.as_str()?;
+    let issuer = trusted.iter().find(|issuer| issuer.settings.issuer == named)?;
+    issuer.published.is_none().then(|| TokenRefused::KeysAbsent(issuer.settings.issuer.clone()))
 }
 
 impl IssuerKey {

@@ -1,6 +1,7 @@
 //! Who may do what: tokens of users, grants, and the refusals that follow from them.
 
 mod matrix;
+mod provider;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

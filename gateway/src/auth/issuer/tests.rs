@@ -26,7 +26,9 @@ impl TestIssuer {
             audience: "borough".to_owned(),
             user_claim: subject_claim(),
             groups_claim: groups_claim(),
-            jwks: JwkSet { keys: vec![jwk] },
+            jwks: Some(JwkSet { keys: vec![jwk] }),
+            jwks_url: None,
+            jwks_ca: None,
         };
         Self { key, settings }
     }
@@ -97,7 +99,7 @@ fn what_no_trusted_key_signed_proves_nothing() {
         assert_eq!(of(&issuers, &forged), Err(TokenRefused::Unknown), "{forged}");
     }
     // The public key as the secret of a symmetric signature: the classic confusion of algorithms.
-    let public = serde_json::to_vec(&own.settings.jwks.keys[0]).unwrap();
+    let public = serde_json::to_vec(&own.settings.jwks.as_ref().unwrap().keys[0]).unwrap();
     let claims = json!({"iss": "https://id", "aud": "borough", "sub": "ann", "exp": 2_000});
     let confused =
         encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(&public)).unwrap();
@@ -171,11 +173,71 @@ fn keys_that_cannot_check_signatures_are_passed_over_and_must_not_be_all() {
         {"kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB", "kid": "for-encryption"},
         {"kty": "RSA", "alg": "RSA-OAEP", "n": "AQAB", "e": "AQAB", "kid": "too"}
     ]);
-    settings.jwks.keys = serde_json::from_value(keys).unwrap();
+    let mut keys: Vec<Jwk> = serde_json::from_value(keys).unwrap();
+    settings.jwks = Some(JwkSet { keys: keys.clone() });
     let refused = Issuers::default().replace(vec![settings.clone()]).unwrap_err();
     assert_eq!(refused, IssuerRefused::NoKey(3));
-    settings.jwks.keys.push(own.settings.jwks.keys[0].clone());
+    keys.push(own.settings.jwks.unwrap().keys[0].clone());
+    settings.jwks = Some(JwkSet { keys });
     assert!(Issuers::default().replace(vec![settings.clone()]).is_ok());
     settings.audience = String::new();
     assert_eq!(Issuers::default().replace(vec![settings]), Err(IssuerRefused::Empty("audience")));
+}
+
+/// A provider publishes keys, changes them, and is away.
+#[tokio::test]
+async fn keys_that_a_provider_publishes_count_until_it_publishes_others() {
+    let (own, next) = (TestIssuer::new("https://id", "one"), TestIssuer::new("https://id", "two"));
+    let keys = |issuer: &TestIssuer| issuer.settings.jwks.clone();
+    let settings = IssuerSettings { jwks: None, ..own.settings.clone() };
+    let issuers = Issuers::default();
+    issuers.replace(vec![settings.clone()]).unwrap();
+    issuers.clock_set(at(1_000_000));
+    let source = issuers.sources().into_iter().next().unwrap();
+    assert_eq!(source.discovery_url(), "https://id/.well-known/openid-configuration");
+
+    let token = own.token("ann", &[], 2_000);
+    assert_eq!(of(&issuers, &token), Err(TokenRefused::KeysAbsent("https://id".to_owned())));
+    issuers.unknown_key().await;
+    assert_eq!(issuers.published(&source, keys(&own)), Ok(true));
+    assert!(of(&issuers, &token).is_ok());
+    assert_eq!(issuers.published(&source, keys(&own)), Ok(false), "the same keys end nothing");
+    // The file is read again, and the keys stay.
+    issuers.replace(vec![settings]).unwrap();
+    assert!(of(&issuers, &token).is_ok());
+    // What cannot be used changes nothing.
+    let none = Some(JwkSet { keys: Vec::new() });
+    assert_eq!(issuers.published(&source, none), Err(IssuerRefused::KeyCount(0)));
+    assert!(of(&issuers, &token).is_ok());
+
+    let later =
+        next.signed(Some("two"), &json!({"iss": "https://id", "aud": "borough", "sub": "ann", "exp": 2_000}));
+    assert_eq!(of(&issuers, &later), Err(TokenRefused::Unknown));
+    issuers.unknown_key().await;
+    assert_eq!(issuers.published(&source, keys(&next)), Ok(true));
+    assert_eq!((of(&issuers, &later).is_ok(), of(&issuers, &token)), (true, Err(TokenRefused::Unknown)));
+    assert_eq!(issuers.published(&source, None), Ok(true));
+    assert_eq!(of(&issuers, &later), Err(TokenRefused::KeysAbsent("https://id".to_owned())));
+    let other = KeySource { issuer: "https://other".to_owned(), ..source };
+    assert_eq!(issuers.published(&other, keys(&own)), Ok(false), "nobody trusts it");
+}
+
+#[test]
+fn keys_come_from_one_place_and_over_https_only() {
+    let own = TestIssuer::new("http://id", "one").settings;
+    let refused =
+        |settings: IssuerSettings| Issuers::default().replace(vec![settings]).unwrap_err().to_string();
+    let url = |text: &str| Some(text.to_owned());
+    assert!(
+        refused(IssuerSettings { jwks: None, ..own.clone() })
+            .starts_with("issuer is \"http://id\"; accepted: ")
+    );
+    for wrong in ["http://id/keys", "https://", "https:///keys", "file:///keys", ""] {
+        let text = refused(IssuerSettings { jwks: None, jwks_url: url(wrong), ..own.clone() });
+        assert!(text.starts_with(&format!("jwks_url is {wrong:?}; accepted: ")), "{text}");
+    }
+    let both = refused(IssuerSettings { jwks_url: url("https://id/keys"), ..own.clone() });
+    assert_eq!(both, "it has jwks and jwks_url; accepted: the keys themselves, or where they are");
+    let both = refused(IssuerSettings { jwks_ca: Some("ca.pem".into()), ..own });
+    assert!(both.starts_with("it has jwks and jwks_ca"), "{both}");
 }

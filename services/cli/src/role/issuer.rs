@@ -14,6 +14,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde::Serialize;
 
+use super::issuer_keys::KeyFollower;
 use super::{failed, files_follow, files_private, there_already};
 use crate::args::{IssuerArguments, UserTokenArguments};
 use crate::exit::{Code, Failure};
@@ -35,6 +36,7 @@ pub(super) fn issuers_read(paths: &[PathBuf]) -> Result<Issuers, Failure> {
     }
     issuers_load(paths, &issuers)?;
     let (files, known) = (paths.to_vec(), issuers.clone());
+    tokio::spawn(KeyFollower::new(issuers.clone(), SystemClock::shared()).run());
     // An invalid file changes nothing.
     tokio::spawn(files_follow(paths.to_vec(), move || match issuers_load(&files, &known) {
         Ok(()) => tracing::info!(files = files.len(), "issuers of tokens read again"),
@@ -86,7 +88,9 @@ pub(crate) fn issuer_create(arguments: &IssuerArguments, printer: &Printer) -> R
         audience: AUDIENCE.to_owned(),
         user_claim: "sub".to_owned(),
         groups_claim: "groups".to_owned(),
-        jwks: JwkSet { keys: vec![jwk] },
+        jwks: Some(JwkSet { keys: vec![jwk] }),
+        jwks_url: None,
+        jwks_ca: None,
     };
     let file =
         serde_json::to_string_pretty(&settings).map_err(|error| failed("cannot write the issuer", &error))?;

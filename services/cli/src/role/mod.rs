@@ -8,6 +8,7 @@ pub(crate) mod descriptors;
 pub(crate) mod dev;
 mod federation;
 pub(crate) mod issuer;
+mod issuer_keys;
 mod log;
 pub(crate) mod names;
 pub(crate) mod serve;
