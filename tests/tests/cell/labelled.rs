@@ -364,3 +364,38 @@ async fn a_selector_that_no_label_can_meet_is_refused_whole_by_the_gateway_too()
     assert!(error.to_string().contains("filter.selector[0].key: "), "{error}");
     cell.finish().await;
 }
+
+/// More jobs than anybody reads in a list end only with the code of exactly these.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn many_jobs_are_stopped_with_the_code_that_is_theirs_and_not_by_a_yes() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let submit = async |number: u32| {
+        let name = format!("j{number}");
+        let file = cell.file(&format!("{name}.json"), &sleeper(&name, 0, "many"));
+        cell.borough(&["job", "run", "-d", &file]).await.ended(0);
+    };
+    for number in 0..21 {
+        submit(number).await;
+    }
+    let stop = ["--yes", "job", "stop", "-l", "app=many"];
+    let code = async || {
+        let refused = cell.borough(&stop).await.ended(2).warns("  and ").stderr;
+        refused.split_once("repeat the command with --confirm ").unwrap().1.trim().to_owned()
+    };
+    let first = code().await;
+    assert_eq!((first.len(), code().await == first), (8, true));
+    cell.borough(&["--yes", "job", "scale", "-l", "app=many", "0"]).await.ended(2).warns("without a code");
+    cell.borough(&["--yes", "job", "label", "-l", "app=many", "seen=yes"]).await.ended(0);
+
+    submit(21).await;
+    let late = [&stop[..], &["--confirm", &first]].concat();
+    cell.borough(&late).await.ended(2).warns("was for other objects, or another change; nothing was changed");
+    assert_eq!(
+        cell.borough(&["job", "list", "-l", "app=many", "-o", "json"]).await.json().as_array().unwrap().len(),
+        22
+    );
+    let second = code().await;
+    cell.borough(&[&stop[..], &["--confirm", &second]].concat()).await.ended(0);
+    cell.borough(&["job", "list", "-l", "app=many"]).await.warns("no jobs");
+    cell.finish().await;
+}

@@ -222,6 +222,9 @@ pub struct Global {
     /// Make destructive changes without asking
     #[arg(short, long, global = true)]
     pub yes: bool,
+    /// Confirm a change of many objects with the code that an earlier run has printed
+    #[arg(long, global = true, value_name = "CODE")]
+    pub confirm: Option<String>,
     /// Where the values of these options come from.
     #[arg(skip)]
     pub sources: OptionSources,

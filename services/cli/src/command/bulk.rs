@@ -9,7 +9,7 @@ use borough_kv::env::{Clock, SystemClock};
 use borough_proto::v1::LabelMatch;
 use futures::{Stream, StreamExt as _};
 
-use super::confirm::{Intent, Unattended, confirm};
+use super::confirm::{Intent, ManyObjects, Unattended, confirm, confirm_many};
 use crate::args::{Global, condition_value};
 use crate::exit::{Code, Failure, tenths};
 use crate::output::{Printer, Progress, is_attended, tally};
@@ -33,6 +33,16 @@ pub(super) struct BulkChange<'b> {
     /// What an object is afterwards: `stopped`.
     pub(super) done: &'static str,
     pub(super) by: ChosenBy,
+    pub(super) harm: BulkHarm,
+}
+
+/// What a change leaves of its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BulkHarm {
+    /// They go on, or can be set back.
+    Mild,
+    /// What runs in them ends. Of many objects that nobody has typed, it takes more than a yes.
+    Ends,
 }
 
 /// How the objects of a change were chosen.
@@ -57,6 +67,9 @@ pub(super) fn confirm_all(
     let intent = match change.by {
         ChosenBy::Labels => {
             printer.remark(&format!("{}{such} with these labels:\n{}", change.noun, names_text(&listed)));
+            if change.harm == BulkHarm::Ends && names.len() > NAMES_MAX {
+                return confirm_many(global, client, ManyObjects { what: change.what, names }, printer);
+            }
             Intent::forget(change.what)
         }
         ChosenBy::Names(unattended) => {
@@ -82,7 +95,8 @@ pub(super) async fn named_read<N: Clone + Eq + Display, O>(
         }
     }
     let what = format!("change {}", tally(once.len(), noun));
-    let change = BulkChange { what: &what, noun, done: "accepted", by: ChosenBy::Names(Unattended::Proceed) };
+    let by = ChosenBy::Names(Unattended::Proceed);
+    let change = BulkChange { what: &what, noun, done: "accepted", by, harm: BulkHarm::Mild };
     let (mut outcome, mut objects) = (BulkOutcome::new(change, once.len()), Vec::with_capacity(once.len()));
     let mut hint = None;
     for (place, name) in once.iter().enumerate() {
@@ -295,8 +309,13 @@ mod tests {
         assert_eq!(time_left(Duration::from_millis(5), Duration::ZERO), Duration::from_millis(5));
     }
 
-    const CHANGE: BulkChange<'static> =
-        BulkChange { what: "stop 3 jobs", noun: "job", done: "stopped", by: ChosenBy::Labels };
+    const CHANGE: BulkChange<'static> = BulkChange {
+        what: "stop 3 jobs",
+        noun: "job",
+        done: "stopped",
+        by: ChosenBy::Labels,
+        harm: BulkHarm::Ends,
+    };
 
     #[test]
     fn a_long_list_of_names_is_cut() {

@@ -5,8 +5,8 @@ use borough_proto::v1::{LabelMatch, Node, NodeState, Task};
 use futures::{StreamExt as _, stream};
 
 use super::bulk::{
-    BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
-    none_selected, selector_text,
+    BulkChange, BulkHarm, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all,
+    named_read, none_selected, selector_text,
 };
 use super::confirm::Unattended;
 use super::drain::{drain_mode, drain_wait};
@@ -114,7 +114,7 @@ pub(super) async fn nodes_change(
 ) -> Result<Code, Failure> {
     let ChosenNodes { names, by } = chosen;
     let text = format!("{} {}", what.verb, tally(names.len(), NOUN));
-    let bulk = BulkChange { what: &text, noun: NOUN, done: what.done, by };
+    let bulk = BulkChange { what: &text, noun: NOUN, done: what.done, by, harm: BulkHarm::Mild };
     confirm_all(global, client, bulk, &names, printer)?;
     let mut outcome = BulkOutcome::new(bulk, names.len());
     let each = async |node: &String| change(node).await;
@@ -132,7 +132,7 @@ pub(super) async fn remove_all(
     let chosen = ChosenNodes::named(client, nodes, Unattended::Refuse, removable_check).await?;
     let ChosenNodes { names, by } = chosen;
     let what = format!("forget {}", tally(names.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "removed", by };
+    let change = BulkChange { what: &what, noun: NOUN, done: "removed", by, harm: BulkHarm::Ends };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, names.len());
     let remove = async |node: &String| {
@@ -168,7 +168,7 @@ pub(super) async fn drain_all(
 ) -> Result<Code, Failure> {
     let ChosenNodes { names: nodes, by } = ChosenNodes::of(client, &arguments.choice).await?;
     let what = format!("{} {}", drain_intent(arguments), tally(nodes.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "drained", by };
+    let change = BulkChange { what: &what, noun: NOUN, done: "drained", by, harm: BulkHarm::Ends };
     confirm_all(global, client, change, &nodes, printer)?;
     let mut outcome = BulkOutcome::new(change, nodes.len());
     let cordon = async |node: &String| Ok(client.node_cordon(node).await.map(|_| node.clone())?);

@@ -5,7 +5,7 @@ use borough_proto::v1::order_rollout_request::Order;
 use borough_proto::v1::{Job, JobState, RolloutState};
 use futures::{StreamExt as _, stream};
 
-use super::bulk::{BulkChange, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all};
+use super::bulk::{BulkChange, BulkHarm, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all};
 use super::confirm::Unattended;
 use super::job::{ChosenJobs, FitJobs, wait};
 use super::rollout::{goal_of, refused, view_of};
@@ -103,7 +103,7 @@ pub(super) async fn order_all(
     let OrderWords { verb, done, which, fits } = words_of(order);
     let ChosenJobs { jobs, names, by } = chosen(client, choice, which, fits).await?;
     let what = format!("{verb} {}", tally(jobs.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done, by };
+    let change = BulkChange { what: &what, noun: NOUN, done, by, harm: BulkHarm::Mild };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let ordered = async |job: &Job| {

@@ -21,13 +21,25 @@ impl Printer {
     /// Asks on standard error and reads one line. The end of the input is a no.
     pub(crate) fn ask(&self, question: &str, preset: Preset) -> Result<bool, Failure> {
         let choice = if preset == Preset::Yes { "[Y/n]" } else { "[y/N]" };
-        let failed = |error: io::Error| Failure::new(Code::Failed, format!("cannot ask: {error}"));
-        let mut err = io::stderr().lock();
-        write!(err, "{} {choice} ", line_shown(question)).and_then(|()| err.flush()).map_err(failed)?;
-        let mut line = String::new();
-        let read = io::stdin().lock().read_line(&mut line).map_err(failed)?;
-        Ok(read > 0 && answer(&line, preset))
+        let line = ask_line(&format!("{} {choice}", line_shown(question)))?;
+        Ok(line.is_some_and(|line| answer(&line, preset)))
     }
+
+    /// Asks on standard error and returns the line without the blanks around it. The end of the input is an empty one.
+    pub(crate) fn ask_text(&self, question: &str) -> Result<String, Failure> {
+        let line = ask_line(&line_shown(question))?;
+        Ok(line.map(|line| line.trim().to_owned()).unwrap_or_default())
+    }
+}
+
+/// The line that answers, if the input has not ended.
+fn ask_line(question: &str) -> Result<Option<String>, Failure> {
+    let failed = |error: io::Error| Failure::new(Code::Failed, format!("cannot ask: {error}"));
+    let mut err = io::stderr().lock();
+    write!(err, "{question} ").and_then(|()| err.flush()).map_err(failed)?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line).map_err(failed)?;
+    Ok((read > 0).then_some(line))
 }
 
 /// Only a clear yes is one.

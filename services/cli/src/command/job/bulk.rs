@@ -15,8 +15,8 @@ use crate::args::{
     StopArguments, WaitArguments, conditions_of,
 };
 use crate::command::bulk::{
-    BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
-    none_selected, selector_text,
+    BulkChange, BulkHarm, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all,
+    named_read, none_selected, selector_text,
 };
 use crate::command::confirm::Unattended;
 use crate::command::list::NoRows;
@@ -121,7 +121,7 @@ pub(super) async fn stop_all(
     let fit = FitJobs { states: &[], rows: "jobs", unattended: Unattended::Proceed, check: |_, _| Ok(()) };
     let ChosenJobs { jobs, names, by } = ChosenJobs::of(client, targets, labels, fit).await?;
     let what = format!("stop {}", tally(jobs.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "stopped", by };
+    let change = BulkChange { what: &what, noun: NOUN, done: "stopped", by, harm: BulkHarm::Ends };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let stop = async |job: &Job| {
@@ -151,7 +151,8 @@ pub(super) async fn scale_all(
     let states = [JobState::Waiting, JobState::Running];
     let ChosenJobs { jobs, names, by } = ChosenJobs::read(client, labels, &states, "jobs").await?;
     let what = format!("scale {} to {count}", tally(jobs.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "scaled and up", by };
+    let harm = if count == 0 { BulkHarm::Ends } else { BulkHarm::Mild };
+    let change = BulkChange { what: &what, noun: NOUN, done: "scaled and up", by, harm };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let scale = async |job: &Job| {
@@ -173,7 +174,7 @@ pub(super) async fn label_all(
 ) -> Result<Code, Failure> {
     let ChosenJobs { jobs, names, by } = ChosenJobs::read(client, labels, &[], "jobs").await?;
     let what = format!("change labels of {}", tally(jobs.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "labelled", by };
+    let change = BulkChange { what: &what, noun: NOUN, done: "labelled", by, harm: BulkHarm::Mild };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let label = async |job: &Job| {
@@ -245,7 +246,7 @@ pub(super) async fn restart_all(
     let (jobs, names) = (jobs.get(first..).unwrap_or_default(), names.get(first..).unwrap_or_default());
     let whose = tally(jobs.len(), NOUN);
     let what = format!("restart the tasks of {whose}, one at a time");
-    let change = BulkChange { what: &what, noun: NOUN, done: "restarted", by };
+    let change = BulkChange { what: &what, noun: NOUN, done: "restarted", by, harm: BulkHarm::Mild };
     confirm_all(global, client, change, names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let mut views = Vec::with_capacity(jobs.len());

@@ -7,7 +7,7 @@ use borough_proto::v1::{Job, JobState};
 
 use super::bulk::{ChosenJobs, FitJobs};
 use crate::args::{Global, PurgeArguments};
-use crate::command::bulk::{BulkChange, BulkOutcome, confirm_all};
+use crate::command::bulk::{BulkChange, BulkHarm, BulkOutcome, confirm_all};
 use crate::command::confirm::{Intent, Unattended, confirm};
 
 use crate::command::list::NoRows;
@@ -90,7 +90,8 @@ pub(super) async fn purge_chosen(
     let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
     let whose = if jobs.len() == 1 { "its" } else { "their" };
     let what = format!("forget {} with {whose} history and output", tally(jobs.len(), "ended job"));
-    let change = BulkChange { what: &what, noun: "job", done: "forgotten", by: chosen.by };
+    let change =
+        BulkChange { what: &what, noun: "job", done: "forgotten", by: chosen.by, harm: BulkHarm::Ends };
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let purge = async |job: &JobRef| Ok(purged(client, job).await?);

@@ -9,8 +9,8 @@ use futures::{StreamExt as _, stream};
 use super::no_such_task;
 use crate::args::{Global, ListArguments, TaskStopArguments, conditions_of};
 use crate::command::bulk::{
-    BulkChange, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all, named_read,
-    none_selected,
+    BulkChange, BulkHarm, BulkOutcome, BulkWait, ChosenBy, SharedTimeout, WAITS_AT_ONCE, confirm_all,
+    named_read, none_selected,
 };
 use crate::command::confirm::Unattended;
 use crate::command::job::{NextAttempt, all_again};
@@ -51,7 +51,8 @@ pub(super) async fn stop_all(
         (attempts_named(client, arguments).await?, ChosenBy::Names(Unattended::Proceed))
     };
     let what = format!("stop {}", tally(attempts.len(), NOUN));
-    let change = BulkChange { what: &what, noun: NOUN, done: "stopped and running again", by };
+    let change =
+        BulkChange { what: &what, noun: NOUN, done: "stopped and running again", by, harm: BulkHarm::Ends };
     let name = |attempt: &TaskAttempt| attempt.task.to_string();
     let names: Vec<String> = attempts.iter().map(name).collect();
     confirm_all(global, client, change, &names, printer)?;
