@@ -188,6 +188,8 @@ methods! {
     "FederatedService/ScaleFederatedJob" = ScaleFederatedJobRequest: CHANGE, cell, |request| &request.user,
         federated_job;
     "FederatedService/StopFederatedJob" = StopFederatedJobRequest: CHANGE, cell, |request| &request.user, federated_job;
+    "FederatedService/RebalanceFederatedJob" = RebalanceFederatedJobRequest: CHANGE, cell, |request| &request.user,
+        federated_job;
     "FederatedService/OrderFederatedRelease" = OrderFederatedReleaseRequest: CHANGE, cell, |request| &request.user,
         federated_job;
     "FederatedService/ForgetFederatedJob" = ForgetFederatedJobRequest: CHANGE, cell, |request| &request.user,

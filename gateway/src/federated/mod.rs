@@ -8,15 +8,17 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::federation::{FederatedJob, FederatedJobRow, FederatedState, ReleaseOrderKind};
+use borough_model::federation::{
+    FederatedJob, FederatedJobRow, FederatedState, RebalancedTasks, ReleaseOrderKind,
+};
 use borough_model::job::{JobSpec, band};
 use borough_model::{FederatedJobId, Name};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::federated_service_server::FederatedService;
 use borough_store::federated::{
-    federated_forget, federated_order, federated_parts_of, federated_scale, federated_status_of,
-    federated_stop, federated_submit, federated_versions,
+    federated_forget, federated_order, federated_parts_of, federated_rebalance, federated_scale,
+    federated_status_of, federated_stop, federated_submit, federated_versions,
 };
 use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
@@ -29,6 +31,8 @@ use crate::status::{
     name_read, names_read, status_from_field, status_from_lines, status_from_store, status_not_found,
 };
 
+/// What names the tasks of a rebalance.
+const REBALANCED_ACCEPTED: &str = "REBALANCED_TASKS_ALL or REBALANCED_TASKS_STUCK";
 /// Jobs of a page whose parts are read in one transaction.
 const READ_TOGETHER: usize = 32;
 
@@ -80,6 +84,16 @@ fn order_read(request: &v1::OrderFederatedReleaseRequest) -> Result<ReleaseOrder
             let accepted = "PAUSE, RESUME, APPROVE or REVERT";
             Err(status_from_field(&FieldRefused::new("order", request.order.to_string(), accepted)))
         }
+    }
+}
+
+/// The tasks that a rebalance may move; `None`: no rebalance is asked for.
+fn rebalanced_read(field: &str, value: i32) -> Result<Option<RebalancedTasks>, Status> {
+    match v1::RebalancedTasks::try_from(value) {
+        Ok(v1::RebalancedTasks::Unspecified) => Ok(None),
+        Ok(v1::RebalancedTasks::All) => Ok(Some(RebalancedTasks::All)),
+        Ok(v1::RebalancedTasks::Stuck) => Ok(Some(RebalancedTasks::Stuck)),
+        Err(_) => Err(status_from_field(&FieldRefused::new(field, value.to_string(), REBALANCED_ACCEPTED))),
     }
 }
 
@@ -147,9 +161,18 @@ impl FederatedService for FederatedServer {
     ) -> Result<Response<v1::PlanFederatedJobResponse>, Status> {
         let principal = principal_of(request.extensions())?;
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
+        if let Some(which) = rebalanced_read("rebalance", request.rebalance)? {
+            if !request.job_file.is_empty() {
+                let found = format!("{} bytes", request.job_file.len());
+                let accepted = "nothing, since the plan is of a rebalance of the job as it is";
+                return Err(status_from_field(&FieldRefused::new("job_file", found, accepted)));
+            }
+            let row = row_found(cell, &request.user, &request.name)?;
+            return Ok(Response::new(plan::rebalance_plan(cell, &row, which).await?));
+        }
         let spec = job_read(&request.user, &request.name, &request.job_file)?;
         priority_allow(cell, &principal, &spec.job)?;
-        Ok(Response::new(plan::plan_of(cell, spec).await?))
+        Ok(Response::new(plan::run_plan(cell, spec).await?))
     }
 
     async fn list_federated_jobs(
@@ -236,6 +259,28 @@ impl FederatedService for FederatedServer {
         let row = row_found(cell, &request.user, &request.name)?;
         let job = Some(message_now(cell, &row).await?);
         Ok(Response::new(v1::StopFederatedJobResponse { job }))
+    }
+
+    async fn rebalance_federated_job(
+        &self,
+        request: Request<v1::RebalanceFederatedJobRequest>,
+    ) -> Result<Response<v1::RebalanceFederatedJobResponse>, Status> {
+        let (cell, caller, request) = self.cells.admit_change(request)?;
+        let (user, name) = &names_read(&request.user, &request.name)?;
+        let Some(which) = rebalanced_read("which", request.which)? else {
+            let found = request.which.to_string();
+            return Err(status_from_field(&FieldRefused::new("which", found, REBALANCED_ACCEPTED)));
+        };
+        let keyed = KeyedRequest::new(&caller, "federated_rebalance", &request);
+        let expected = request.expected_revision;
+        let ordered = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            federated_rebalance(&tx, &mut changes, user, name, which, expected).await?;
+            Ok(((), changes))
+        });
+        cell.settled(ordered.await).await?;
+        let row = row_found(cell, &request.user, &request.name)?;
+        let job = Some(message_now(cell, &row).await?);
+        Ok(Response::new(v1::RebalanceFederatedJobResponse { job }))
     }
 
     async fn order_federated_release(

@@ -1,16 +1,18 @@
 //! What would become of a federated job. The gateway asks the federation process through the store of the home.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::FederatedJobId;
 use borough_model::federation::{
-    FederatedAnswer, FederatedJob, FederatedJobRow, FederatedQuestion, FederatedState,
+    FederatedAnswer, FederatedJob, FederatedJobRow, FederatedQuestion, FederatedState, RebalancedTasks,
 };
 use borough_proto::v1;
 use borough_store::StoreError;
 use borough_store::federated::{
-    federated_answer_watch, federated_ask, federated_question_end, federated_stopping,
+    active_check, federated_answer_watch, federated_ask, federated_question_end, federated_stopping,
+    rebalance_check,
 };
 use tonic::Status;
 
@@ -22,7 +24,8 @@ use crate::status::{status_from_store, status_unavailable};
 /// How long a federation process may take: a question to each cell, and a new leader if the last one is gone.
 const ANSWER_MAX: Duration = Duration::from_secs(12);
 
-pub(super) async fn plan_of(
+/// What would become of a job if its owner ran `spec` now.
+pub(super) async fn run_plan(
     cell: &CellContext,
     spec: FederatedJob,
 ) -> Result<v1::PlanFederatedJobResponse, Status> {
@@ -34,7 +37,7 @@ pub(super) async fn plan_of(
         return Err(status_from_store(&federated_stopping(row)));
     }
     let (id, asked_ms) = (FederatedJobId(cell.id()), cell.clock.wall_ms());
-    let question = FederatedQuestion { spec, asked_ms, answer: None };
+    let question = FederatedQuestion { spec, asked_ms, answer: None, rebalance: None };
     let answer = answer_of(cell, id, &question).await?;
     let (before, after) = match &known {
         Some(row) => {
@@ -44,11 +47,37 @@ pub(super) async fn plan_of(
         None => (None, Some(FederatedJobRow::first(id, question.spec, asked_ms, String::new()))),
     };
     let changed = after.is_some();
-    let parts = answer.parts.into_iter().map(|part| (part.cell.clone(), part)).collect();
-    let divided = Divided { parts, status: answer.status };
+    let divided = divided_of(answer);
     let row = after.as_ref().or(known.as_deref());
     let after = row.map(|row| job_message(row, &divided));
     Ok(v1::PlanFederatedJobResponse { before, after, changed })
+}
+
+/// What would become of a job if it were rebalanced now.
+pub(super) async fn rebalance_plan(
+    cell: &CellContext,
+    row: &FederatedJobRow,
+    which: RebalancedTasks,
+) -> Result<v1::PlanFederatedJobResponse, Status> {
+    let possible = active_check(row).and_then(|()| rebalance_check(row));
+    possible.map_err(|refused| status_from_store(&refused))?;
+    let (id, asked_ms) = (FederatedJobId(cell.id()), cell.clock.wall_ms());
+    let question =
+        FederatedQuestion { spec: row.spec.clone(), asked_ms, answer: None, rebalance: Some(which) };
+    let divided = divided_of(answer_of(cell, id, &question).await?);
+    let before = message_now(cell, row).await?;
+    let after = job_message(row, &divided);
+    let counts = |job: &v1::FederatedJob| {
+        let parts = job.parts.iter().filter(|part| part.count > 0);
+        parts.map(|part| (part.cell.clone(), part.count)).collect::<BTreeMap<_, _>>()
+    };
+    let changed = counts(&before) != counts(&after);
+    Ok(v1::PlanFederatedJobResponse { before: Some(before), after: Some(after), changed })
+}
+
+fn divided_of(answer: FederatedAnswer) -> Divided {
+    let parts = answer.parts.into_iter().map(|part| (part.cell.clone(), part)).collect();
+    Divided { parts, status: answer.status }
 }
 
 /// Asks the federation process, and waits for its answer.

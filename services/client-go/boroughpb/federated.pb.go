@@ -197,6 +197,58 @@ func (ReleasePhase) EnumDescriptor() ([]byte, []int) {
 	return file_borough_v1_federated_proto_rawDescGZIP(), []int{2}
 }
 
+// Which tasks a rebalance may move.
+type RebalancedTasks int32
+
+const (
+	RebalancedTasks_REBALANCED_TASKS_UNSPECIFIED RebalancedTasks = 0
+	// All in cells that take new ones.
+	RebalancedTasks_REBALANCED_TASKS_ALL RebalancedTasks = 1
+	// Those that do not run, in cells without room for them.
+	RebalancedTasks_REBALANCED_TASKS_STUCK RebalancedTasks = 2
+)
+
+// Enum value maps for RebalancedTasks.
+var (
+	RebalancedTasks_name = map[int32]string{
+		0: "REBALANCED_TASKS_UNSPECIFIED",
+		1: "REBALANCED_TASKS_ALL",
+		2: "REBALANCED_TASKS_STUCK",
+	}
+	RebalancedTasks_value = map[string]int32{
+		"REBALANCED_TASKS_UNSPECIFIED": 0,
+		"REBALANCED_TASKS_ALL":         1,
+		"REBALANCED_TASKS_STUCK":       2,
+	}
+)
+
+func (x RebalancedTasks) Enum() *RebalancedTasks {
+	p := new(RebalancedTasks)
+	*p = x
+	return p
+}
+
+func (x RebalancedTasks) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RebalancedTasks) Descriptor() protoreflect.EnumDescriptor {
+	return file_borough_v1_federated_proto_enumTypes[3].Descriptor()
+}
+
+func (RebalancedTasks) Type() protoreflect.EnumType {
+	return &file_borough_v1_federated_proto_enumTypes[3]
+}
+
+func (x RebalancedTasks) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RebalancedTasks.Descriptor instead.
+func (RebalancedTasks) EnumDescriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{3}
+}
+
 // What is done with the release.
 type OrderFederatedReleaseRequest_Order int32
 
@@ -240,11 +292,11 @@ func (x OrderFederatedReleaseRequest_Order) String() string {
 }
 
 func (OrderFederatedReleaseRequest_Order) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_federated_proto_enumTypes[3].Descriptor()
+	return file_borough_v1_federated_proto_enumTypes[4].Descriptor()
 }
 
 func (OrderFederatedReleaseRequest_Order) Type() protoreflect.EnumType {
-	return &file_borough_v1_federated_proto_enumTypes[3]
+	return &file_borough_v1_federated_proto_enumTypes[4]
 }
 
 func (x OrderFederatedReleaseRequest_Order) Number() protoreflect.EnumNumber {
@@ -1098,7 +1150,9 @@ type PlanFederatedJobRequest struct {
 	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	Name    string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// The job file with its `federation` part, as JSON. Its `name` and its `user`, if it has one, are those above.
-	JobFile       string `protobuf:"bytes,5,opt,name=job_file,json=jobFile,proto3" json:"job_file,omitempty"`
+	JobFile string `protobuf:"bytes,5,opt,name=job_file,json=jobFile,proto3" json:"job_file,omitempty"`
+	// Unless unspecified, the plan is of a rebalance of the job as it is. Then `job_file` is empty.
+	Rebalance     RebalancedTasks `protobuf:"varint,6,opt,name=rebalance,proto3,enum=borough.v1.RebalancedTasks" json:"rebalance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1168,6 +1222,142 @@ func (x *PlanFederatedJobRequest) GetJobFile() string {
 	return ""
 }
 
+func (x *PlanFederatedJobRequest) GetRebalance() RebalancedTasks {
+	if x != nil {
+		return x.Rebalance
+	}
+	return RebalancedTasks_REBALANCED_TASKS_UNSPECIFIED
+}
+
+type RebalanceFederatedJobRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell    string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Name    string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Which   RebalancedTasks        `protobuf:"varint,5,opt,name=which,proto3,enum=borough.v1.RebalancedTasks" json:"which,omitempty"`
+	// If not 0 and not the revision of the job, the gateway refuses the request with FAILED_PRECONDITION.
+	ExpectedRevision uint64 `protobuf:"varint,6,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RebalanceFederatedJobRequest) Reset() {
+	*x = RebalanceFederatedJobRequest{}
+	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceFederatedJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceFederatedJobRequest) ProtoMessage() {}
+
+func (x *RebalanceFederatedJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceFederatedJobRequest.ProtoReflect.Descriptor instead.
+func (*RebalanceFederatedJobRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RebalanceFederatedJobRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *RebalanceFederatedJobRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *RebalanceFederatedJobRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *RebalanceFederatedJobRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RebalanceFederatedJobRequest) GetWhich() RebalancedTasks {
+	if x != nil {
+		return x.Which
+	}
+	return RebalancedTasks_REBALANCED_TASKS_UNSPECIFIED
+}
+
+func (x *RebalanceFederatedJobRequest) GetExpectedRevision() uint64 {
+	if x != nil {
+		return x.ExpectedRevision
+	}
+	return 0
+}
+
+type RebalanceFederatedJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *FederatedJob          `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceFederatedJobResponse) Reset() {
+	*x = RebalanceFederatedJobResponse{}
+	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceFederatedJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceFederatedJobResponse) ProtoMessage() {}
+
+func (x *RebalanceFederatedJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceFederatedJobResponse.ProtoReflect.Descriptor instead.
+func (*RebalanceFederatedJobResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RebalanceFederatedJobResponse) GetJob() *FederatedJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 type PlanFederatedJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As it is now; absent: there is none that runs.
@@ -1182,7 +1372,7 @@ type PlanFederatedJobResponse struct {
 
 func (x *PlanFederatedJobResponse) Reset() {
 	*x = PlanFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	mi := &file_borough_v1_federated_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1384,7 @@ func (x *PlanFederatedJobResponse) String() string {
 func (*PlanFederatedJobResponse) ProtoMessage() {}
 
 func (x *PlanFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[9]
+	mi := &file_borough_v1_federated_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1397,7 @@ func (x *PlanFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{9}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlanFederatedJobResponse) GetBefore() *FederatedJob {
@@ -1249,7 +1439,7 @@ type ListFederatedJobsRequest struct {
 
 func (x *ListFederatedJobsRequest) Reset() {
 	*x = ListFederatedJobsRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	mi := &file_borough_v1_federated_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1451,7 @@ func (x *ListFederatedJobsRequest) String() string {
 func (*ListFederatedJobsRequest) ProtoMessage() {}
 
 func (x *ListFederatedJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[10]
+	mi := &file_borough_v1_federated_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1464,7 @@ func (x *ListFederatedJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFederatedJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListFederatedJobsRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{10}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListFederatedJobsRequest) GetContext() *RequestContext {
@@ -1330,7 +1520,7 @@ type ListFederatedJobsResponse struct {
 
 func (x *ListFederatedJobsResponse) Reset() {
 	*x = ListFederatedJobsResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[11]
+	mi := &file_borough_v1_federated_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1532,7 @@ func (x *ListFederatedJobsResponse) String() string {
 func (*ListFederatedJobsResponse) ProtoMessage() {}
 
 func (x *ListFederatedJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[11]
+	mi := &file_borough_v1_federated_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1545,7 @@ func (x *ListFederatedJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFederatedJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListFederatedJobsResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{11}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListFederatedJobsResponse) GetJobs() []*FederatedJob {
@@ -1384,7 +1574,7 @@ type GetFederatedJobRequest struct {
 
 func (x *GetFederatedJobRequest) Reset() {
 	*x = GetFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[12]
+	mi := &file_borough_v1_federated_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1586,7 @@ func (x *GetFederatedJobRequest) String() string {
 func (*GetFederatedJobRequest) ProtoMessage() {}
 
 func (x *GetFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[12]
+	mi := &file_borough_v1_federated_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1599,7 @@ func (x *GetFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{12}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetFederatedJobRequest) GetContext() *RequestContext {
@@ -1451,7 +1641,7 @@ type GetFederatedJobResponse struct {
 
 func (x *GetFederatedJobResponse) Reset() {
 	*x = GetFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[13]
+	mi := &file_borough_v1_federated_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1653,7 @@ func (x *GetFederatedJobResponse) String() string {
 func (*GetFederatedJobResponse) ProtoMessage() {}
 
 func (x *GetFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[13]
+	mi := &file_borough_v1_federated_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1666,7 @@ func (x *GetFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{13}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetFederatedJobResponse) GetJob() *FederatedJob {
@@ -1506,7 +1696,7 @@ type ScaleFederatedJobRequest struct {
 
 func (x *ScaleFederatedJobRequest) Reset() {
 	*x = ScaleFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[14]
+	mi := &file_borough_v1_federated_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1708,7 @@ func (x *ScaleFederatedJobRequest) String() string {
 func (*ScaleFederatedJobRequest) ProtoMessage() {}
 
 func (x *ScaleFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[14]
+	mi := &file_borough_v1_federated_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1721,7 @@ func (x *ScaleFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*ScaleFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{14}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ScaleFederatedJobRequest) GetContext() *RequestContext {
@@ -1578,7 +1768,7 @@ type ScaleFederatedJobResponse struct {
 
 func (x *ScaleFederatedJobResponse) Reset() {
 	*x = ScaleFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[15]
+	mi := &file_borough_v1_federated_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1780,7 @@ func (x *ScaleFederatedJobResponse) String() string {
 func (*ScaleFederatedJobResponse) ProtoMessage() {}
 
 func (x *ScaleFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[15]
+	mi := &file_borough_v1_federated_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1793,7 @@ func (x *ScaleFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*ScaleFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{15}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ScaleFederatedJobResponse) GetJob() *FederatedJob {
@@ -1625,7 +1815,7 @@ type StopFederatedJobRequest struct {
 
 func (x *StopFederatedJobRequest) Reset() {
 	*x = StopFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[16]
+	mi := &file_borough_v1_federated_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1827,7 @@ func (x *StopFederatedJobRequest) String() string {
 func (*StopFederatedJobRequest) ProtoMessage() {}
 
 func (x *StopFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[16]
+	mi := &file_borough_v1_federated_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1840,7 @@ func (x *StopFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*StopFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{16}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopFederatedJobRequest) GetContext() *RequestContext {
@@ -1690,7 +1880,7 @@ type StopFederatedJobResponse struct {
 
 func (x *StopFederatedJobResponse) Reset() {
 	*x = StopFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[17]
+	mi := &file_borough_v1_federated_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1892,7 @@ func (x *StopFederatedJobResponse) String() string {
 func (*StopFederatedJobResponse) ProtoMessage() {}
 
 func (x *StopFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[17]
+	mi := &file_borough_v1_federated_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1905,7 @@ func (x *StopFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*StopFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{17}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StopFederatedJobResponse) GetJob() *FederatedJob {
@@ -1737,7 +1927,7 @@ type ForgetFederatedJobRequest struct {
 
 func (x *ForgetFederatedJobRequest) Reset() {
 	*x = ForgetFederatedJobRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[18]
+	mi := &file_borough_v1_federated_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1939,7 @@ func (x *ForgetFederatedJobRequest) String() string {
 func (*ForgetFederatedJobRequest) ProtoMessage() {}
 
 func (x *ForgetFederatedJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[18]
+	mi := &file_borough_v1_federated_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1952,7 @@ func (x *ForgetFederatedJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetFederatedJobRequest.ProtoReflect.Descriptor instead.
 func (*ForgetFederatedJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{18}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ForgetFederatedJobRequest) GetContext() *RequestContext {
@@ -1803,7 +1993,7 @@ type ForgetFederatedJobResponse struct {
 
 func (x *ForgetFederatedJobResponse) Reset() {
 	*x = ForgetFederatedJobResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[19]
+	mi := &file_borough_v1_federated_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +2005,7 @@ func (x *ForgetFederatedJobResponse) String() string {
 func (*ForgetFederatedJobResponse) ProtoMessage() {}
 
 func (x *ForgetFederatedJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[19]
+	mi := &file_borough_v1_federated_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +2018,7 @@ func (x *ForgetFederatedJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetFederatedJobResponse.ProtoReflect.Descriptor instead.
 func (*ForgetFederatedJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{19}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ForgetFederatedJobResponse) GetJob() *FederatedJob {
@@ -1850,7 +2040,7 @@ type GetFederatedJobHistoryRequest struct {
 
 func (x *GetFederatedJobHistoryRequest) Reset() {
 	*x = GetFederatedJobHistoryRequest{}
-	mi := &file_borough_v1_federated_proto_msgTypes[20]
+	mi := &file_borough_v1_federated_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +2052,7 @@ func (x *GetFederatedJobHistoryRequest) String() string {
 func (*GetFederatedJobHistoryRequest) ProtoMessage() {}
 
 func (x *GetFederatedJobHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[20]
+	mi := &file_borough_v1_federated_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +2065,7 @@ func (x *GetFederatedJobHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{20}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetFederatedJobHistoryRequest) GetContext() *RequestContext {
@@ -1923,7 +2113,7 @@ type FederatedJobVersion struct {
 
 func (x *FederatedJobVersion) Reset() {
 	*x = FederatedJobVersion{}
-	mi := &file_borough_v1_federated_proto_msgTypes[21]
+	mi := &file_borough_v1_federated_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2125,7 @@ func (x *FederatedJobVersion) String() string {
 func (*FederatedJobVersion) ProtoMessage() {}
 
 func (x *FederatedJobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[21]
+	mi := &file_borough_v1_federated_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2138,7 @@ func (x *FederatedJobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FederatedJobVersion.ProtoReflect.Descriptor instead.
 func (*FederatedJobVersion) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{21}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FederatedJobVersion) GetVersion() uint64 {
@@ -1988,7 +2178,7 @@ type GetFederatedJobHistoryResponse struct {
 
 func (x *GetFederatedJobHistoryResponse) Reset() {
 	*x = GetFederatedJobHistoryResponse{}
-	mi := &file_borough_v1_federated_proto_msgTypes[22]
+	mi := &file_borough_v1_federated_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2190,7 @@ func (x *GetFederatedJobHistoryResponse) String() string {
 func (*GetFederatedJobHistoryResponse) ProtoMessage() {}
 
 func (x *GetFederatedJobHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_federated_proto_msgTypes[22]
+	mi := &file_borough_v1_federated_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2203,7 @@ func (x *GetFederatedJobHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFederatedJobHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetFederatedJobHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_federated_proto_rawDescGZIP(), []int{22}
+	return file_borough_v1_federated_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetFederatedJobHistoryResponse) GetVersions() []*FederatedJobVersion {
@@ -2112,13 +2302,23 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x11expected_revision\x18\x06 \x01(\x04R\x10expectedRevision\"_\n" +
 	"\x17RunFederatedJobResponse\x12*\n" +
 	"\x03job\x18\x01 \x01(\v2\x18.borough.v1.FederatedJobR\x03job\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\xa6\x01\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\xe1\x01\n" +
 	"\x17PlanFederatedJobRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x19\n" +
-	"\bjob_file\x18\x05 \x01(\tR\ajobFile\"\x96\x01\n" +
+	"\bjob_file\x18\x05 \x01(\tR\ajobFile\x129\n" +
+	"\trebalance\x18\x06 \x01(\x0e2\x1b.borough.v1.RebalancedTasksR\trebalance\"\xf0\x01\n" +
+	"\x1cRebalanceFederatedJobRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x121\n" +
+	"\x05which\x18\x05 \x01(\x0e2\x1b.borough.v1.RebalancedTasksR\x05which\x12+\n" +
+	"\x11expected_revision\x18\x06 \x01(\x04R\x10expectedRevision\"K\n" +
+	"\x1dRebalanceFederatedJobResponse\x12*\n" +
+	"\x03job\x18\x01 \x01(\v2\x18.borough.v1.FederatedJobR\x03job\"\x96\x01\n" +
 	"\x18PlanFederatedJobResponse\x120\n" +
 	"\x06before\x18\x01 \x01(\v2\x18.borough.v1.FederatedJobR\x06before\x12.\n" +
 	"\x05after\x18\x02 \x01(\v2\x18.borough.v1.FederatedJobR\x05after\x12\x18\n" +
@@ -2191,7 +2391,11 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x14RELEASE_PHASE_FAILED\x10\x02\x12\x1b\n" +
 	"\x17RELEASE_PHASE_REVERTING\x10\x03\x12\x1a\n" +
 	"\x16RELEASE_PHASE_REVERTED\x10\x04\x12\x16\n" +
-	"\x12RELEASE_PHASE_DONE\x10\x052\x90\a\n" +
+	"\x12RELEASE_PHASE_DONE\x10\x05*i\n" +
+	"\x0fRebalancedTasks\x12 \n" +
+	"\x1cREBALANCED_TASKS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14REBALANCED_TASKS_ALL\x10\x01\x12\x1a\n" +
+	"\x16REBALANCED_TASKS_STUCK\x10\x022\xfe\a\n" +
 	"\x10FederatedService\x12Z\n" +
 	"\x0fRunFederatedJob\x12\".borough.v1.RunFederatedJobRequest\x1a#.borough.v1.RunFederatedJobResponse\x12]\n" +
 	"\x10PlanFederatedJob\x12#.borough.v1.PlanFederatedJobRequest\x1a$.borough.v1.PlanFederatedJobResponse\x12`\n" +
@@ -2199,6 +2403,7 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\x0fGetFederatedJob\x12\".borough.v1.GetFederatedJobRequest\x1a#.borough.v1.GetFederatedJobResponse\x12`\n" +
 	"\x11ScaleFederatedJob\x12$.borough.v1.ScaleFederatedJobRequest\x1a%.borough.v1.ScaleFederatedJobResponse\x12]\n" +
 	"\x10StopFederatedJob\x12#.borough.v1.StopFederatedJobRequest\x1a$.borough.v1.StopFederatedJobResponse\x12l\n" +
+	"\x15RebalanceFederatedJob\x12(.borough.v1.RebalanceFederatedJobRequest\x1a).borough.v1.RebalanceFederatedJobResponse\x12l\n" +
 	"\x15OrderFederatedRelease\x12(.borough.v1.OrderFederatedReleaseRequest\x1a).borough.v1.OrderFederatedReleaseResponse\x12c\n" +
 	"\x12ForgetFederatedJob\x12%.borough.v1.ForgetFederatedJobRequest\x1a&.borough.v1.ForgetFederatedJobResponse\x12o\n" +
 	"\x16GetFederatedJobHistory\x12).borough.v1.GetFederatedJobHistoryRequest\x1a*.borough.v1.GetFederatedJobHistoryResponseb\x06proto3"
@@ -2215,92 +2420,101 @@ func file_borough_v1_federated_proto_rawDescGZIP() []byte {
 	return file_borough_v1_federated_proto_rawDescData
 }
 
-var file_borough_v1_federated_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_borough_v1_federated_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_borough_v1_federated_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_borough_v1_federated_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_borough_v1_federated_proto_goTypes = []any{
 	(FederatedJobState)(0),                  // 0: borough.v1.FederatedJobState
 	(PartRollout)(0),                        // 1: borough.v1.PartRollout
 	(ReleasePhase)(0),                       // 2: borough.v1.ReleasePhase
-	(OrderFederatedReleaseRequest_Order)(0), // 3: borough.v1.OrderFederatedReleaseRequest.Order
-	(*FederatedPart)(nil),                   // 4: borough.v1.FederatedPart
-	(*CellsReason)(nil),                     // 5: borough.v1.CellsReason
-	(*FederatedJob)(nil),                    // 6: borough.v1.FederatedJob
-	(*FederatedRelease)(nil),                // 7: borough.v1.FederatedRelease
-	(*OrderFederatedReleaseRequest)(nil),    // 8: borough.v1.OrderFederatedReleaseRequest
-	(*OrderFederatedReleaseResponse)(nil),   // 9: borough.v1.OrderFederatedReleaseResponse
-	(*RunFederatedJobRequest)(nil),          // 10: borough.v1.RunFederatedJobRequest
-	(*RunFederatedJobResponse)(nil),         // 11: borough.v1.RunFederatedJobResponse
-	(*PlanFederatedJobRequest)(nil),         // 12: borough.v1.PlanFederatedJobRequest
-	(*PlanFederatedJobResponse)(nil),        // 13: borough.v1.PlanFederatedJobResponse
-	(*ListFederatedJobsRequest)(nil),        // 14: borough.v1.ListFederatedJobsRequest
-	(*ListFederatedJobsResponse)(nil),       // 15: borough.v1.ListFederatedJobsResponse
-	(*GetFederatedJobRequest)(nil),          // 16: borough.v1.GetFederatedJobRequest
-	(*GetFederatedJobResponse)(nil),         // 17: borough.v1.GetFederatedJobResponse
-	(*ScaleFederatedJobRequest)(nil),        // 18: borough.v1.ScaleFederatedJobRequest
-	(*ScaleFederatedJobResponse)(nil),       // 19: borough.v1.ScaleFederatedJobResponse
-	(*StopFederatedJobRequest)(nil),         // 20: borough.v1.StopFederatedJobRequest
-	(*StopFederatedJobResponse)(nil),        // 21: borough.v1.StopFederatedJobResponse
-	(*ForgetFederatedJobRequest)(nil),       // 22: borough.v1.ForgetFederatedJobRequest
-	(*ForgetFederatedJobResponse)(nil),      // 23: borough.v1.ForgetFederatedJobResponse
-	(*GetFederatedJobHistoryRequest)(nil),   // 24: borough.v1.GetFederatedJobHistoryRequest
-	(*FederatedJobVersion)(nil),             // 25: borough.v1.FederatedJobVersion
-	(*GetFederatedJobHistoryResponse)(nil),  // 26: borough.v1.GetFederatedJobHistoryResponse
-	(*RequestContext)(nil),                  // 27: borough.v1.RequestContext
-	(*PageRequest)(nil),                     // 28: borough.v1.PageRequest
+	(RebalancedTasks)(0),                    // 3: borough.v1.RebalancedTasks
+	(OrderFederatedReleaseRequest_Order)(0), // 4: borough.v1.OrderFederatedReleaseRequest.Order
+	(*FederatedPart)(nil),                   // 5: borough.v1.FederatedPart
+	(*CellsReason)(nil),                     // 6: borough.v1.CellsReason
+	(*FederatedJob)(nil),                    // 7: borough.v1.FederatedJob
+	(*FederatedRelease)(nil),                // 8: borough.v1.FederatedRelease
+	(*OrderFederatedReleaseRequest)(nil),    // 9: borough.v1.OrderFederatedReleaseRequest
+	(*OrderFederatedReleaseResponse)(nil),   // 10: borough.v1.OrderFederatedReleaseResponse
+	(*RunFederatedJobRequest)(nil),          // 11: borough.v1.RunFederatedJobRequest
+	(*RunFederatedJobResponse)(nil),         // 12: borough.v1.RunFederatedJobResponse
+	(*PlanFederatedJobRequest)(nil),         // 13: borough.v1.PlanFederatedJobRequest
+	(*RebalanceFederatedJobRequest)(nil),    // 14: borough.v1.RebalanceFederatedJobRequest
+	(*RebalanceFederatedJobResponse)(nil),   // 15: borough.v1.RebalanceFederatedJobResponse
+	(*PlanFederatedJobResponse)(nil),        // 16: borough.v1.PlanFederatedJobResponse
+	(*ListFederatedJobsRequest)(nil),        // 17: borough.v1.ListFederatedJobsRequest
+	(*ListFederatedJobsResponse)(nil),       // 18: borough.v1.ListFederatedJobsResponse
+	(*GetFederatedJobRequest)(nil),          // 19: borough.v1.GetFederatedJobRequest
+	(*GetFederatedJobResponse)(nil),         // 20: borough.v1.GetFederatedJobResponse
+	(*ScaleFederatedJobRequest)(nil),        // 21: borough.v1.ScaleFederatedJobRequest
+	(*ScaleFederatedJobResponse)(nil),       // 22: borough.v1.ScaleFederatedJobResponse
+	(*StopFederatedJobRequest)(nil),         // 23: borough.v1.StopFederatedJobRequest
+	(*StopFederatedJobResponse)(nil),        // 24: borough.v1.StopFederatedJobResponse
+	(*ForgetFederatedJobRequest)(nil),       // 25: borough.v1.ForgetFederatedJobRequest
+	(*ForgetFederatedJobResponse)(nil),      // 26: borough.v1.ForgetFederatedJobResponse
+	(*GetFederatedJobHistoryRequest)(nil),   // 27: borough.v1.GetFederatedJobHistoryRequest
+	(*FederatedJobVersion)(nil),             // 28: borough.v1.FederatedJobVersion
+	(*GetFederatedJobHistoryResponse)(nil),  // 29: borough.v1.GetFederatedJobHistoryResponse
+	(*RequestContext)(nil),                  // 30: borough.v1.RequestContext
+	(*PageRequest)(nil),                     // 31: borough.v1.PageRequest
 }
 var file_borough_v1_federated_proto_depIdxs = []int32{
 	1,  // 0: borough.v1.FederatedPart.rollout:type_name -> borough.v1.PartRollout
 	0,  // 1: borough.v1.FederatedJob.state:type_name -> borough.v1.FederatedJobState
-	4,  // 2: borough.v1.FederatedJob.parts:type_name -> borough.v1.FederatedPart
-	5,  // 3: borough.v1.FederatedJob.reasons:type_name -> borough.v1.CellsReason
-	7,  // 4: borough.v1.FederatedJob.release:type_name -> borough.v1.FederatedRelease
-	5,  // 5: borough.v1.FederatedJob.holds:type_name -> borough.v1.CellsReason
+	5,  // 2: borough.v1.FederatedJob.parts:type_name -> borough.v1.FederatedPart
+	6,  // 3: borough.v1.FederatedJob.reasons:type_name -> borough.v1.CellsReason
+	8,  // 4: borough.v1.FederatedJob.release:type_name -> borough.v1.FederatedRelease
+	6,  // 5: borough.v1.FederatedJob.holds:type_name -> borough.v1.CellsReason
 	2,  // 6: borough.v1.FederatedRelease.phase:type_name -> borough.v1.ReleasePhase
-	5,  // 7: borough.v1.FederatedRelease.failed:type_name -> borough.v1.CellsReason
-	27, // 8: borough.v1.OrderFederatedReleaseRequest.context:type_name -> borough.v1.RequestContext
-	3,  // 9: borough.v1.OrderFederatedReleaseRequest.order:type_name -> borough.v1.OrderFederatedReleaseRequest.Order
-	6,  // 10: borough.v1.OrderFederatedReleaseResponse.job:type_name -> borough.v1.FederatedJob
-	27, // 11: borough.v1.RunFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 12: borough.v1.RunFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	27, // 13: borough.v1.PlanFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 14: borough.v1.PlanFederatedJobResponse.before:type_name -> borough.v1.FederatedJob
-	6,  // 15: borough.v1.PlanFederatedJobResponse.after:type_name -> borough.v1.FederatedJob
-	27, // 16: borough.v1.ListFederatedJobsRequest.context:type_name -> borough.v1.RequestContext
-	28, // 17: borough.v1.ListFederatedJobsRequest.page:type_name -> borough.v1.PageRequest
-	6,  // 18: borough.v1.ListFederatedJobsResponse.jobs:type_name -> borough.v1.FederatedJob
-	27, // 19: borough.v1.GetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 20: borough.v1.GetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	27, // 21: borough.v1.ScaleFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 22: borough.v1.ScaleFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	27, // 23: borough.v1.StopFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 24: borough.v1.StopFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	27, // 25: borough.v1.ForgetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 26: borough.v1.ForgetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
-	27, // 27: borough.v1.GetFederatedJobHistoryRequest.context:type_name -> borough.v1.RequestContext
-	25, // 28: borough.v1.GetFederatedJobHistoryResponse.versions:type_name -> borough.v1.FederatedJobVersion
-	10, // 29: borough.v1.FederatedService.RunFederatedJob:input_type -> borough.v1.RunFederatedJobRequest
-	12, // 30: borough.v1.FederatedService.PlanFederatedJob:input_type -> borough.v1.PlanFederatedJobRequest
-	14, // 31: borough.v1.FederatedService.ListFederatedJobs:input_type -> borough.v1.ListFederatedJobsRequest
-	16, // 32: borough.v1.FederatedService.GetFederatedJob:input_type -> borough.v1.GetFederatedJobRequest
-	18, // 33: borough.v1.FederatedService.ScaleFederatedJob:input_type -> borough.v1.ScaleFederatedJobRequest
-	20, // 34: borough.v1.FederatedService.StopFederatedJob:input_type -> borough.v1.StopFederatedJobRequest
-	8,  // 35: borough.v1.FederatedService.OrderFederatedRelease:input_type -> borough.v1.OrderFederatedReleaseRequest
-	22, // 36: borough.v1.FederatedService.ForgetFederatedJob:input_type -> borough.v1.ForgetFederatedJobRequest
-	24, // 37: borough.v1.FederatedService.GetFederatedJobHistory:input_type -> borough.v1.GetFederatedJobHistoryRequest
-	11, // 38: borough.v1.FederatedService.RunFederatedJob:output_type -> borough.v1.RunFederatedJobResponse
-	13, // 39: borough.v1.FederatedService.PlanFederatedJob:output_type -> borough.v1.PlanFederatedJobResponse
-	15, // 40: borough.v1.FederatedService.ListFederatedJobs:output_type -> borough.v1.ListFederatedJobsResponse
-	17, // 41: borough.v1.FederatedService.GetFederatedJob:output_type -> borough.v1.GetFederatedJobResponse
-	19, // 42: borough.v1.FederatedService.ScaleFederatedJob:output_type -> borough.v1.ScaleFederatedJobResponse
-	21, // 43: borough.v1.FederatedService.StopFederatedJob:output_type -> borough.v1.StopFederatedJobResponse
-	9,  // 44: borough.v1.FederatedService.OrderFederatedRelease:output_type -> borough.v1.OrderFederatedReleaseResponse
-	23, // 45: borough.v1.FederatedService.ForgetFederatedJob:output_type -> borough.v1.ForgetFederatedJobResponse
-	26, // 46: borough.v1.FederatedService.GetFederatedJobHistory:output_type -> borough.v1.GetFederatedJobHistoryResponse
-	38, // [38:47] is the sub-list for method output_type
-	29, // [29:38] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	6,  // 7: borough.v1.FederatedRelease.failed:type_name -> borough.v1.CellsReason
+	30, // 8: borough.v1.OrderFederatedReleaseRequest.context:type_name -> borough.v1.RequestContext
+	4,  // 9: borough.v1.OrderFederatedReleaseRequest.order:type_name -> borough.v1.OrderFederatedReleaseRequest.Order
+	7,  // 10: borough.v1.OrderFederatedReleaseResponse.job:type_name -> borough.v1.FederatedJob
+	30, // 11: borough.v1.RunFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	7,  // 12: borough.v1.RunFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	30, // 13: borough.v1.PlanFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	3,  // 14: borough.v1.PlanFederatedJobRequest.rebalance:type_name -> borough.v1.RebalancedTasks
+	30, // 15: borough.v1.RebalanceFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	3,  // 16: borough.v1.RebalanceFederatedJobRequest.which:type_name -> borough.v1.RebalancedTasks
+	7,  // 17: borough.v1.RebalanceFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	7,  // 18: borough.v1.PlanFederatedJobResponse.before:type_name -> borough.v1.FederatedJob
+	7,  // 19: borough.v1.PlanFederatedJobResponse.after:type_name -> borough.v1.FederatedJob
+	30, // 20: borough.v1.ListFederatedJobsRequest.context:type_name -> borough.v1.RequestContext
+	31, // 21: borough.v1.ListFederatedJobsRequest.page:type_name -> borough.v1.PageRequest
+	7,  // 22: borough.v1.ListFederatedJobsResponse.jobs:type_name -> borough.v1.FederatedJob
+	30, // 23: borough.v1.GetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	7,  // 24: borough.v1.GetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	30, // 25: borough.v1.ScaleFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	7,  // 26: borough.v1.ScaleFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	30, // 27: borough.v1.StopFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	7,  // 28: borough.v1.StopFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	30, // 29: borough.v1.ForgetFederatedJobRequest.context:type_name -> borough.v1.RequestContext
+	7,  // 30: borough.v1.ForgetFederatedJobResponse.job:type_name -> borough.v1.FederatedJob
+	30, // 31: borough.v1.GetFederatedJobHistoryRequest.context:type_name -> borough.v1.RequestContext
+	28, // 32: borough.v1.GetFederatedJobHistoryResponse.versions:type_name -> borough.v1.FederatedJobVersion
+	11, // 33: borough.v1.FederatedService.RunFederatedJob:input_type -> borough.v1.RunFederatedJobRequest
+	13, // 34: borough.v1.FederatedService.PlanFederatedJob:input_type -> borough.v1.PlanFederatedJobRequest
+	17, // 35: borough.v1.FederatedService.ListFederatedJobs:input_type -> borough.v1.ListFederatedJobsRequest
+	19, // 36: borough.v1.FederatedService.GetFederatedJob:input_type -> borough.v1.GetFederatedJobRequest
+	21, // 37: borough.v1.FederatedService.ScaleFederatedJob:input_type -> borough.v1.ScaleFederatedJobRequest
+	23, // 38: borough.v1.FederatedService.StopFederatedJob:input_type -> borough.v1.StopFederatedJobRequest
+	14, // 39: borough.v1.FederatedService.RebalanceFederatedJob:input_type -> borough.v1.RebalanceFederatedJobRequest
+	9,  // 40: borough.v1.FederatedService.OrderFederatedRelease:input_type -> borough.v1.OrderFederatedReleaseRequest
+	25, // 41: borough.v1.FederatedService.ForgetFederatedJob:input_type -> borough.v1.ForgetFederatedJobRequest
+	27, // 42: borough.v1.FederatedService.GetFederatedJobHistory:input_type -> borough.v1.GetFederatedJobHistoryRequest
+	12, // 43: borough.v1.FederatedService.RunFederatedJob:output_type -> borough.v1.RunFederatedJobResponse
+	16, // 44: borough.v1.FederatedService.PlanFederatedJob:output_type -> borough.v1.PlanFederatedJobResponse
+	18, // 45: borough.v1.FederatedService.ListFederatedJobs:output_type -> borough.v1.ListFederatedJobsResponse
+	20, // 46: borough.v1.FederatedService.GetFederatedJob:output_type -> borough.v1.GetFederatedJobResponse
+	22, // 47: borough.v1.FederatedService.ScaleFederatedJob:output_type -> borough.v1.ScaleFederatedJobResponse
+	24, // 48: borough.v1.FederatedService.StopFederatedJob:output_type -> borough.v1.StopFederatedJobResponse
+	15, // 49: borough.v1.FederatedService.RebalanceFederatedJob:output_type -> borough.v1.RebalanceFederatedJobResponse
+	10, // 50: borough.v1.FederatedService.OrderFederatedRelease:output_type -> borough.v1.OrderFederatedReleaseResponse
+	26, // 51: borough.v1.FederatedService.ForgetFederatedJob:output_type -> borough.v1.ForgetFederatedJobResponse
+	29, // 52: borough.v1.FederatedService.GetFederatedJobHistory:output_type -> borough.v1.GetFederatedJobHistoryResponse
+	43, // [43:53] is the sub-list for method output_type
+	33, // [33:43] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_federated_proto_init() }
@@ -2314,8 +2528,8 @@ func file_borough_v1_federated_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_federated_proto_rawDesc), len(file_borough_v1_federated_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   23,
+			NumEnums:      5,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

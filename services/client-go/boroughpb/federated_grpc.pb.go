@@ -27,6 +27,7 @@ const (
 	FederatedService_GetFederatedJob_FullMethodName        = "/borough.v1.FederatedService/GetFederatedJob"
 	FederatedService_ScaleFederatedJob_FullMethodName      = "/borough.v1.FederatedService/ScaleFederatedJob"
 	FederatedService_StopFederatedJob_FullMethodName       = "/borough.v1.FederatedService/StopFederatedJob"
+	FederatedService_RebalanceFederatedJob_FullMethodName  = "/borough.v1.FederatedService/RebalanceFederatedJob"
 	FederatedService_OrderFederatedRelease_FullMethodName  = "/borough.v1.FederatedService/OrderFederatedRelease"
 	FederatedService_ForgetFederatedJob_FullMethodName     = "/borough.v1.FederatedService/ForgetFederatedJob"
 	FederatedService_GetFederatedJobHistory_FullMethodName = "/borough.v1.FederatedService/GetFederatedJobHistory"
@@ -41,7 +42,7 @@ const (
 type FederatedServiceClient interface {
 	// Adds a job, or changes the one that has the name. The same again changes nothing.
 	RunFederatedJob(ctx context.Context, in *RunFederatedJobRequest, opts ...grpc.CallOption) (*RunFederatedJobResponse, error)
-	// What would become of a job if RunFederatedJob ran it now. A federation process asks the cells for that. UNAVAILABLE
+	// What would become of a job if RunFederatedJob ran it now, or RebalanceFederatedJob rebalanced it. A federation process asks the cells for that. UNAVAILABLE
 	// if none answers within 12 s.
 	PlanFederatedJob(ctx context.Context, in *PlanFederatedJobRequest, opts ...grpc.CallOption) (*PlanFederatedJobResponse, error)
 	// By user and name, without parts.
@@ -51,6 +52,9 @@ type FederatedServiceClient interface {
 	ScaleFederatedJob(ctx context.Context, in *ScaleFederatedJobRequest, opts ...grpc.CallOption) (*ScaleFederatedJobResponse, error)
 	// Stops its part in every cell. A cell that is silent stops it when it is back.
 	StopFederatedJob(ctx context.Context, in *StopFederatedJobRequest, opts ...grpc.CallOption) (*StopFederatedJobResponse, error)
+	// Has its tasks divided again, although nothing has changed. Tasks begin in their new cells before they end in their old
+	// ones. FAILED_PRECONDITION if an earlier rebalance is not carried out yet, or if there is nothing to divide.
+	RebalanceFederatedJob(ctx context.Context, in *RebalanceFederatedJobRequest, opts ...grpc.CallOption) (*RebalanceFederatedJobResponse, error)
 	// Pauses, resumes, approves or takes back the release of its newest version. FAILED_PRECONDITION if there is none that
 	// this applies to, or if an earlier order is not carried out yet.
 	OrderFederatedRelease(ctx context.Context, in *OrderFederatedReleaseRequest, opts ...grpc.CallOption) (*OrderFederatedReleaseResponse, error)
@@ -128,6 +132,16 @@ func (c *federatedServiceClient) StopFederatedJob(ctx context.Context, in *StopF
 	return out, nil
 }
 
+func (c *federatedServiceClient) RebalanceFederatedJob(ctx context.Context, in *RebalanceFederatedJobRequest, opts ...grpc.CallOption) (*RebalanceFederatedJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebalanceFederatedJobResponse)
+	err := c.cc.Invoke(ctx, FederatedService_RebalanceFederatedJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *federatedServiceClient) OrderFederatedRelease(ctx context.Context, in *OrderFederatedReleaseRequest, opts ...grpc.CallOption) (*OrderFederatedReleaseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(OrderFederatedReleaseResponse)
@@ -167,7 +181,7 @@ func (c *federatedServiceClient) GetFederatedJobHistory(ctx context.Context, in 
 type FederatedServiceServer interface {
 	// Adds a job, or changes the one that has the name. The same again changes nothing.
 	RunFederatedJob(context.Context, *RunFederatedJobRequest) (*RunFederatedJobResponse, error)
-	// What would become of a job if RunFederatedJob ran it now. A federation process asks the cells for that. UNAVAILABLE
+	// What would become of a job if RunFederatedJob ran it now, or RebalanceFederatedJob rebalanced it. A federation process asks the cells for that. UNAVAILABLE
 	// if none answers within 12 s.
 	PlanFederatedJob(context.Context, *PlanFederatedJobRequest) (*PlanFederatedJobResponse, error)
 	// By user and name, without parts.
@@ -177,6 +191,9 @@ type FederatedServiceServer interface {
 	ScaleFederatedJob(context.Context, *ScaleFederatedJobRequest) (*ScaleFederatedJobResponse, error)
 	// Stops its part in every cell. A cell that is silent stops it when it is back.
 	StopFederatedJob(context.Context, *StopFederatedJobRequest) (*StopFederatedJobResponse, error)
+	// Has its tasks divided again, although nothing has changed. Tasks begin in their new cells before they end in their old
+	// ones. FAILED_PRECONDITION if an earlier rebalance is not carried out yet, or if there is nothing to divide.
+	RebalanceFederatedJob(context.Context, *RebalanceFederatedJobRequest) (*RebalanceFederatedJobResponse, error)
 	// Pauses, resumes, approves or takes back the release of its newest version. FAILED_PRECONDITION if there is none that
 	// this applies to, or if an earlier order is not carried out yet.
 	OrderFederatedRelease(context.Context, *OrderFederatedReleaseRequest) (*OrderFederatedReleaseResponse, error)
@@ -211,6 +228,9 @@ func (UnimplementedFederatedServiceServer) ScaleFederatedJob(context.Context, *S
 }
 func (UnimplementedFederatedServiceServer) StopFederatedJob(context.Context, *StopFederatedJobRequest) (*StopFederatedJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopFederatedJob not implemented")
+}
+func (UnimplementedFederatedServiceServer) RebalanceFederatedJob(context.Context, *RebalanceFederatedJobRequest) (*RebalanceFederatedJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RebalanceFederatedJob not implemented")
 }
 func (UnimplementedFederatedServiceServer) OrderFederatedRelease(context.Context, *OrderFederatedReleaseRequest) (*OrderFederatedReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method OrderFederatedRelease not implemented")
@@ -350,6 +370,24 @@ func _FederatedService_StopFederatedJob_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FederatedService_RebalanceFederatedJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebalanceFederatedJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FederatedServiceServer).RebalanceFederatedJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FederatedService_RebalanceFederatedJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FederatedServiceServer).RebalanceFederatedJob(ctx, req.(*RebalanceFederatedJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FederatedService_OrderFederatedRelease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(OrderFederatedReleaseRequest)
 	if err := dec(in); err != nil {
@@ -434,6 +472,10 @@ var FederatedService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopFederatedJob",
 			Handler:    _FederatedService_StopFederatedJob_Handler,
+		},
+		{
+			MethodName: "RebalanceFederatedJob",
+			Handler:    _FederatedService_RebalanceFederatedJob_Handler,
 		},
 		{
 			MethodName: "OrderFederatedRelease",

@@ -6,7 +6,8 @@ use borough_proto::v1::{
     FederatedJob, FederatedJobVersion, ForgetFederatedJobRequest, GetFederatedJobHistoryRequest,
     GetFederatedJobRequest, GetFederatedJobResponse, ListFederatedJobsRequest, ListFederatedJobsResponse,
     OrderFederatedReleaseRequest, PageRequest, PlanFederatedJobRequest, PlanFederatedJobResponse,
-    RunFederatedJobRequest, RunFederatedJobResponse, ScaleFederatedJobRequest, StopFederatedJobRequest,
+    RebalanceFederatedJobRequest, RebalancedTasks, RunFederatedJobRequest, RunFederatedJobResponse,
+    ScaleFederatedJobRequest, StopFederatedJobRequest,
 };
 
 use crate::call::{Client, present, rpc};
@@ -62,6 +63,7 @@ impl Client {
             user: job.user.clone(),
             name: job.name.clone(),
             job_file,
+            rebalance: RebalancedTasks::Unspecified.into(),
         };
         self.call("PlanFederatedJob", message, rpc!(FederatedServiceClient.plan_federated_job)).await
     }
@@ -115,6 +117,51 @@ impl Client {
         let answer =
             self.call("ScaleFederatedJob", message, rpc!(FederatedServiceClient.scale_federated_job));
         present("ScaleFederatedJob", "job", answer.await?.job)
+    }
+
+    /// What would become of a federated job if these of its tasks were divided again now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Client::federated_rebalance`]; `UNAVAILABLE` if no federation process answers.
+    pub async fn federated_rebalance_plan(
+        &self,
+        job: &JobRef,
+        which: RebalancedTasks,
+    ) -> Result<PlanFederatedJobResponse, ClientError> {
+        let message = PlanFederatedJobRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            job_file: String::new(),
+            rebalance: which.into(),
+        };
+        self.call("PlanFederatedJob", message, rpc!(FederatedServiceClient.plan_federated_job)).await
+    }
+
+    /// Has these tasks of a federated job divided again, although nothing has changed. A revision other than 0 fails
+    /// with `FAILED_PRECONDITION` if the job is at another one.
+    ///
+    /// # Errors
+    /// As for every call; `NOT_FOUND` if there is none of that name, `FAILED_PRECONDITION` if nothing of it is divided,
+    /// or an earlier rebalance is not carried out yet.
+    pub async fn federated_rebalance(
+        &self,
+        job: &JobRef,
+        which: RebalancedTasks,
+        expected_revision: u64,
+    ) -> Result<FederatedJob, ClientError> {
+        let message = RebalanceFederatedJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            which: which.into(),
+            expected_revision,
+        };
+        let method = "RebalanceFederatedJob";
+        let answer = self.call(method, message, rpc!(FederatedServiceClient.rebalance_federated_job));
+        present(method, "job", answer.await?.job)
     }
 
     /// Has every cell told to stop its part of a federated job.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use borough_client::JobRef;
 use borough_proto::v1::{FederatedJob, FederatedRelease, Job, JobState, ReleasePhase};
-use borough_tests::{Ran, TestCell, until};
+use borough_tests::{Ran, TestCell, is_healthy, until};
 use rustix::process::Signal;
 
 use crate::federation::{home_start, is_current, member_start, member_until, token_give};
@@ -412,4 +412,49 @@ async fn a_federated_job_that_cannot_be_is_refused_whole() {
         .ended(1)
         .warns("2 without a cell");
     home.finish().await;
+}
+
+/// Tasks stay where they are until a person has them divided again. None is missing meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_rebalance_moves_tasks_to_a_cell_that_came_later_and_none_is_missing() {
+    let federation = Federation::start().await;
+    let Federation { home, beta, gamma } = &federation;
+    home.borough(&["cell", "cordon", "gamma"]).await.ended(0);
+    federation.run(&web(4, "a", "{split: weight}")).await.ended(0);
+    home.borough(&["cell", "uncordon", "gamma"]).await.ended(0);
+    let rebalance = async |words: &[&str]| {
+        home.borough(&[&["federation", "job", "rebalance", "web"], words].concat()).await
+    };
+    let planned = rebalance(&["--dry-run"]).await.ended(1);
+    planned.prints("tasks would move").prints("beta   4      2").prints("gamma  0      2");
+    rebalance(&["--stuck"]).await.ended(0).prints("no task would move");
+    assert_eq!(promised(&federation.job().await), [("beta", 4)]);
+
+    let healthy = async |cell: &TestCell| match part(cell).await {
+        Some(_) => cell.tasks("web").await.iter().filter(|task| is_healthy(task)).count(),
+        None => 0,
+    };
+    let least = std::sync::atomic::AtomicUsize::new(usize::MAX);
+    let watched = async {
+        loop {
+            let now = healthy(gamma).await + healthy(beta).await;
+            least.fetch_min(now, std::sync::atomic::Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let moved = tokio::select! {
+        never = watched => never,
+        ran = rebalance(&[]) => ran,
+    };
+    moved.ended(0).warns("tasks would move").prints("4/4 healthy in 2 cells");
+    let job = federation.job().await;
+    assert_eq!((promised(&job), job.version), (vec![("beta", 2), ("gamma", 2)], 1));
+    assert_eq!(least.into_inner(), 4, "a task began in its new cell before it ended in its old one");
+    rebalance(&[]).await.ended(0).prints("no task would move");
+
+    federation.run(&web(1, "a", "{split: duplicate}")).await.ended(0);
+    rebalance(&["--dry-run"]).await.ended(4).warns("split: duplicate");
+    home.borough(&["federation", "job", "stop", "web", "--all-cells"]).await.ended(0);
+    rebalance(&[]).await.ended(4).warns("is stopped");
+    federation.finish().await;
 }

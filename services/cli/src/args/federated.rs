@@ -29,6 +29,11 @@ const FORGET_NOTES: &str = "The federation forgets the job, and tells no cell. I
 const APPROVE_NOTES: &str = "A stage with `approve: true` in federation.rollout.stages waits for this once it has proved \
     itself. So does one in which no cell could show that the version works.";
 
+/// What moves.
+const REBALANCE_NOTES: &str = "Without a rebalance, tasks stay where they are as long as they may. The command shows what would \
+    move, and asks. A task begins in its new cell before it ends in its old one.\n\n\
+    Exit codes with --dry-run: 0: nothing would move; 1: something would.";
+
 /// Why a flag is needed.
 const STOP_NOTES: &str = "A job that has tasks in several cells needs --all-cells. A cell that is silent stops its tasks \
     when it is back.";
@@ -57,6 +62,9 @@ pub enum FederatedVerb {
     Status(FederatedStatusArguments),
     /// Change how many tasks a federated job has in all cells together
     Scale(FederatedScale),
+    /// Divide the tasks of a federated job among the cells again, although nothing has changed
+    #[command(after_help = REBALANCE_NOTES)]
+    Rebalance(FederatedRebalance),
     /// Stop a federated job in its cells
     #[command(after_help = STOP_NOTES)]
     Stop(FederatedStop),
@@ -155,6 +163,21 @@ pub struct FederatedScale {
     pub count: u32,
     #[command(flatten)]
     pub home: FederationHome,
+    #[command(flatten)]
+    pub wait: FederatedWait,
+}
+
+/// `federation job rebalance`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedRebalance {
+    #[command(flatten)]
+    pub target: FederatedTarget,
+    /// Move only tasks that do not run and have no room in their cell
+    #[arg(long)]
+    pub stuck: bool,
+    /// Show what would move, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub wait: FederatedWait,
 }

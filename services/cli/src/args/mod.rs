@@ -50,8 +50,8 @@ pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources}
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use federated::{
-    FederatedList, FederatedPlan, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop,
-    FederatedTarget, FederatedVerb, FederatedWait, FederationVerb,
+    FederatedList, FederatedPlan, FederatedRebalance, FederatedRun, FederatedScale, FederatedStatusArguments,
+    FederatedStop, FederatedTarget, FederatedVerb, FederatedWait, FederationVerb,
 };
 pub(crate) use foreign_verb::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;

@@ -15,12 +15,12 @@ use super::list::list_page;
 use super::member::{home, home_missing_explained};
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{
-    FederatedList, FederatedPlan, FederatedRun, FederatedScale, FederatedStatusArguments, FederatedStop,
-    FederatedTarget, FederatedVerb, FederatedWait, FileArguments, Global,
+    FederatedList, FederatedPlan, FederatedRebalance, FederatedRun, FederatedScale, FederatedStatusArguments,
+    FederatedStop, FederatedTarget, FederatedVerb, FederatedWait, FileArguments, Global,
 };
 use crate::exit::{Code, Failure};
 use crate::jobfile::{LoadedFederated, load_federated, path_shown};
-use crate::output::{FederatedJobView, FederatedPlanView, FederatedVersionView, Printer};
+use crate::output::{FederatedJobView, FederatedPlanView, FederatedVersionView, Printer, Style};
 
 /// Pause between two looks at a job that a verb waits for.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
@@ -32,6 +32,7 @@ pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer)
         FederatedVerb::List(list) => self::list(global, list, printer).await,
         FederatedVerb::Status(status) => self::status(global, status, printer).await,
         FederatedVerb::Scale(scale) => self::scale(global, scale, printer).await,
+        FederatedVerb::Rebalance(rebalance) => self::rebalance(global, rebalance, printer).await,
         FederatedVerb::Stop(stop) => self::stop(global, stop, printer).await,
         FederatedVerb::Pause(target) => order(global, &target, Order::Pause, printer).await,
         FederatedVerb::Resume(target) => order(global, &target, Order::Resume, printer).await,
@@ -177,6 +178,29 @@ async fn scale(global: &Global, scale: FederatedScale, printer: &Printer) -> Res
     let scaled = client.federated_scale(&job, scale.count).await;
     scaled.map_err(|error| explained(&client, error))?;
     settle(&client, &job, scale.wait, printer).await
+}
+
+/// Shows what a rebalance would move, asks, and has it done.
+async fn rebalance(
+    global: &Global,
+    rebalance: FederatedRebalance,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let client = home(global, &rebalance.target.home)?;
+    let job = rebalance.target.job.resolve(client.user());
+    let which = if rebalance.stuck { v1::RebalancedTasks::Stuck } else { v1::RebalancedTasks::All };
+    let plan = client.federated_rebalance_plan(&job, which).await;
+    let plan = FederatedPlanView::from(plan.map_err(|error| explained(&client, error))?);
+    if rebalance.dry_run || !plan.changed {
+        printer.one(&plan, FederatedPlanView::rebalance_text)?;
+        return Ok(if plan.changed { Code::Changed } else { Code::Done });
+    }
+    printer.remark(&plan.rebalance_text(&Style { wide: false, color: false }));
+    let what = format!("rebalance federated job {job}");
+    confirm(global, &client, Intent::stop(&what), printer)?;
+    let ordered = client.federated_rebalance(&job, which, plan.revision().unwrap_or(0)).await;
+    ordered.map_err(|error| explained(&client, error))?;
+    settle(&client, &job, rebalance.wait, printer).await
 }
 
 /// The cells of a job, each with what it has: `a (3 tasks), b (1 task)`.

@@ -8,7 +8,7 @@ use borough_kv::Database;
 use borough_model::federation::{
     CellFacts, CellRelease, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState,
     FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart, ReleaseAction, ReleasePhase,
-    ReleaseState, ReleaseWait, SettleOutcome, Split, SplitMode, SplitPolicy, VersionAssignment, cell_facts,
+    ReleaseState, ReleaseWait, SettleOutcome, Split, SplitPolicy, VersionAssignment, cell_facts,
     part_release, parts_lowered, parts_promised, release_step, room_deducted, settle_step, settlement_apply,
     settlement_of, split,
 };
@@ -163,7 +163,7 @@ impl LedJobs {
         let facts = self.facts(job, cells, rooms);
         let spec = &job.row.spec;
         let count = if job.row.state == FederatedState::Active { spec.job.count } else { 0 };
-        let division = split(&spec.federation, count, &facts, SplitMode::Again);
+        let division = split(&spec.federation, count, &facts, job.row.split_mode(job.status.rebalanced));
         let mut parts = parts_promised(&job.row, &job.parts, &division, job.version_first(), now_ms);
         // A cell that has left the federation is nobody's to tell. Its job goes on there.
         parts.retain(|part| cells.rows.contains_key(&part.cell));
@@ -219,6 +219,7 @@ fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> F
         unplaced: division.unplaced,
         shortfall: division.shortfall.as_ref().map(ToString::to_string),
         reasons: reasons_grouped(words),
+        rebalanced: job.row.rebalance.map_or(0, |order| order.number),
         ..job.status.clone()
     }
 }

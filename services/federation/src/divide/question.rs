@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use borough_kv::{Idempotency, Watch};
 use borough_model::FederatedJobId;
-use borough_model::federation::{FederatedAnswer, FederatedJob, FederatedJobRow, FederatedState};
+use borough_model::federation::{FederatedAnswer, FederatedJobRow, FederatedQuestion, FederatedState};
 use borough_store::StoreResult;
 use borough_store::federated::{federated_answer, federated_question_end, federated_questions_open};
 
@@ -22,8 +22,8 @@ const QUESTION_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Questions {
     /// Ends when there may be more. `None`: they have to be read.
     watch: Option<Watch>,
-    /// Since when each is known, by the monotonic clock, and its job if it is not answered yet.
-    open: BTreeMap<FederatedJobId, (Duration, Option<FederatedJob>)>,
+    /// Since when each is known, by the monotonic clock, and what it asks if it is not answered yet.
+    open: BTreeMap<FederatedJobId, (Duration, Option<FederatedQuestion>)>,
 }
 
 impl Questions {
@@ -49,8 +49,8 @@ impl Division<'_> {
             let (open, watch) = open.await?;
             let mut known = std::mem::take(&mut self.questions.open);
             for (id, question) in open {
-                let job = question.answer.is_none().then_some(question.spec);
-                self.questions.open.insert(id, known.remove(&id).unwrap_or((now, job)));
+                let asked = question.answer.is_none().then_some(question);
+                self.questions.open.insert(id, known.remove(&id).unwrap_or((now, asked)));
             }
             self.questions.watch = Some(watch);
         }
@@ -66,10 +66,10 @@ impl Division<'_> {
         if self.looked.begun.is_none() {
             return Ok(());
         }
-        let asked = self.questions.open.iter_mut().filter_map(|(id, (_, job))| Some((*id, job.take()?)));
-        let asked: Vec<(FederatedJobId, FederatedJob)> = asked.collect();
-        for (id, spec) in asked {
-            let planned = self.led.planned(id, spec, now_ms);
+        let asked = self.questions.open.iter_mut().filter_map(|(id, (_, asked))| Some((*id, asked.take()?)));
+        let asked: Vec<(FederatedJobId, FederatedQuestion)> = asked.collect();
+        for (id, question) in asked {
+            let planned = self.led.planned(id, question, now_ms);
             let rooms = self.rooms(&planned);
             self.flights.push(Box::pin(async move {
                 DivisionFlight::Question { id, planned: Box::new(planned), rooms: rooms.await }
@@ -100,8 +100,9 @@ impl Division<'_> {
 }
 
 impl LedJobs {
-    /// A job as it would be if its owner ran `spec` now. A new one has the id `new`.
-    fn planned(&self, new: FederatedJobId, spec: FederatedJob, now_ms: i64) -> LedJob {
+    /// A job as it would be if its owner did now what the question is about. A new one has the id `new`.
+    fn planned(&self, new: FederatedJobId, question: FederatedQuestion, now_ms: i64) -> LedJob {
+        let FederatedQuestion { spec, rebalance, .. } = question;
         let known = self.jobs.values().find(|job| {
             let is_of_name = job.row.user() == &spec.job.user && job.row.name() == &spec.job.name;
             is_of_name && job.row.state == FederatedState::Active
@@ -110,7 +111,9 @@ impl LedJobs {
             return LedJob::of(&Arc::new(FederatedJobRow::first(new, spec, now_ms, String::new())));
         };
         let mut planned = known.clone();
-        if let Some(row) = known.row.changed_to(&spec, now_ms, String::new()) {
+        if let Some(which) = rebalance {
+            planned.row_set(&Arc::new(FederatedJobRow::clone(&known.row).rebalanced(which)));
+        } else if let Some(row) = known.row.changed_to(&spec, now_ms, String::new()) {
             planned.row_set(&Arc::new(row));
         }
         planned
@@ -120,7 +123,7 @@ impl LedJobs {
 #[cfg(test)]
 mod tests {
     use borough_model::Name;
-    use borough_model::federation::FederationSpec;
+    use borough_model::federation::{FederatedJob, FederationSpec, RebalancedTasks, SplitMode};
     use borough_model::job::{JobKind, JobSpec};
 
     use super::*;
@@ -134,6 +137,10 @@ mod tests {
         FederatedJob { job, federation: FederationSpec::default() }
     }
 
+    fn question(spec: FederatedJob) -> FederatedQuestion {
+        FederatedQuestion { spec, asked_ms: 1, answer: None, rebalance: None }
+    }
+
     #[test]
     fn a_plan_is_of_the_job_that_has_the_name_and_leaves_it_as_it_is() {
         let row = FederatedJobRow::first(FederatedJobId(7), spec(3, "a"), 1, "user/ada".to_owned());
@@ -141,7 +148,7 @@ mod tests {
         let mut led = LedJobs::default();
         led.refresh(&rows, &mut Promised::default());
         let of = |spec: FederatedJob| {
-            let planned = led.planned(FederatedJobId(9), spec, 5);
+            let planned = led.planned(FederatedJobId(9), question(spec), 5);
             (planned.row.id.0, planned.row.version, planned.row.revision)
         };
         assert_eq!(of(spec(3, "a")), (7, 1, 1));
@@ -150,6 +157,11 @@ mod tests {
         let mut other = spec(3, "a");
         other.job.name = Name::new("other").unwrap();
         assert_eq!(of(other), (9, 1, 1));
+        let rebalance = Some(RebalancedTasks::Stuck);
+        let planned =
+            led.planned(FederatedJobId(9), FederatedQuestion { rebalance, ..question(spec(3, "a")) }, 5);
+        assert_eq!((planned.row.id.0, planned.row.split_mode(0)), (7, SplitMode::RebalanceStuck));
+        assert_eq!(planned.row.split_mode(1), SplitMode::Again, "an order is carried out once");
         assert_eq!(*led.jobs[&FederatedJobId(7)].row, row);
         // One that is being stopped is run again as another one.
         let stopping = FederatedJobRow { state: FederatedState::Stopping, ..row };
@@ -157,6 +169,6 @@ mod tests {
             &[((stopping.user().clone(), stopping.name().clone()), Arc::new(stopping))].into(),
             &mut Promised::default(),
         );
-        assert_eq!(led.planned(FederatedJobId(9), spec(3, "a"), 5).row.id, FederatedJobId(9));
+        assert_eq!(led.planned(FederatedJobId(9), question(spec(3, "a")), 5).row.id, FederatedJobId(9));
     }
 }

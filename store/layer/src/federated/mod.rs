@@ -8,8 +8,8 @@ mod tests;
 
 use borough_kv::Transaction;
 use borough_model::federation::{
-    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion, ReleaseOrder,
-    ReleaseOrderKind,
+    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion, RebalancedTasks,
+    ReleaseOrder, ReleaseOrderKind, SplitPolicy,
 };
 use borough_model::{Delta, FederatedJobId, Name};
 
@@ -103,17 +103,77 @@ pub async fn federated_scale(
     let mut spec = before.spec.clone();
     spec.job.count = count;
     let expected = before.revision;
-    match before.state {
-        FederatedState::Active => {}
-        FederatedState::Stopping => return Err(federated_stopping(&before)),
+    active_check(&before)?;
+    Ok(federated_submit(tx, changes, before.id, &spec, expected).await?.row)
+}
+
+/// Orders that the tasks of a federated job are divided again. The federation carries it out once. A change for another
+/// revision than `expected` is refused; 0: any.
+///
+/// # Errors
+/// There is no such job, it does not run, is at another revision, has its whole count in each cell, or an earlier
+/// rebalance is not carried out yet.
+pub async fn federated_rebalance(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    user: &Name,
+    name: &Name,
+    which: RebalancedTasks,
+    expected: u64,
+) -> StoreResult<FederatedJobRow> {
+    let before = federated_get(tx, changes.space(), user, name).await?;
+    active_check(&before)?;
+    let look = format!("borough federation job status {user}/{name}");
+    if expected != 0 && before.revision != expected {
+        let what = format!("federated job {user}/{name}");
+        let by = Some(&before.changed_by);
+        return Err(StoreError::overtaken(&what, expected, before.revision, by, &look));
+    }
+    rebalance_check(&before)?;
+    let status = federated_status_of(tx, changes.space(), before.id).await?.unwrap_or_default();
+    if before.rebalance.is_some_and(|last| last.number > status.rebalanced) {
+        let reason = format!(
+            "federated job {user}/{name}: its last rebalance is not carried out yet; look again: {look}"
+        );
+        return Err(StoreError::refused_with(RefusalRemedy::ReadAgain, reason));
+    }
+    let state = before.state;
+    let row = changed(changes, before, state).rebalanced(which);
+    row_write(tx, changes, &row)?;
+    Ok(row)
+}
+
+/// Refuses to rebalance a job of which there is nothing to divide.
+///
+/// # Errors
+/// Each cell has its whole count.
+pub fn rebalance_check(row: &FederatedJobRow) -> StoreResult<()> {
+    if row.spec.federation.split != SplitPolicy::Duplicate {
+        return Ok(());
+    }
+    let (user, name) = (row.user(), row.name());
+    let reason = format!(
+        "federated job {user}/{name} has split: duplicate, so each cell has its whole count and nothing is divided"
+    );
+    Err(StoreError::refused(reason))
+}
+
+/// Refuses a change of a job that does not run.
+///
+/// # Errors
+/// It is being stopped, or is stopped.
+pub fn active_check(row: &FederatedJobRow) -> StoreResult<()> {
+    match row.state {
+        FederatedState::Active => Ok(()),
+        FederatedState::Stopping => Err(federated_stopping(row)),
         FederatedState::Stopped => {
+            let (user, name) = (row.user(), row.name());
             let reason = format!(
                 "federated job {user}/{name} is stopped; to run it again: borough federation job run"
             );
-            return Err(StoreError::refused(reason));
+            Err(StoreError::refused(reason))
         }
     }
-    Ok(federated_submit(tx, changes, before.id, &spec, expected).await?.row)
 }
 
 /// Orders something of the release of a federated job. The federation carries it out once, and nothing else is ordered

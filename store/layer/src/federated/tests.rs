@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use borough_kv::Idempotency;
-use borough_model::federation::{FederatedPart, FederatedStatus, FederationSpec};
+use borough_model::federation::{
+    FEDERATED_QUESTIONS_MAX, FederatedAnswer, FederatedPart, FederatedQuestion, FederatedStatus,
+    FederationSpec,
+};
 use borough_model::job::JobSpec;
 
 use super::*;
@@ -164,4 +167,42 @@ async fn what_was_promised_is_of_the_present_job_and_goes_with_it() {
     cell.federated(6, forget).await.unwrap();
     assert_eq!((cell.parts(next.id).await, cell.mirrored().await), (BTreeMap::new(), BTreeMap::new()));
     cell.is_sound().await;
+}
+
+#[tokio::test]
+async fn questions_are_refused_once_many_are_open_and_one_is_answered_once() {
+    let cell = TestCell::new().await;
+    let ask = async |number: u64| {
+        let (space, question) = (
+            &cell.space,
+            &FederatedQuestion { spec: spec(1, "a"), asked_ms: 1, answer: None, rebalance: None },
+        );
+        let asked = cell.db.run("federated_ask", Idempotency::Natural, |tx, _| async move {
+            federated_ask(&tx, space, FederatedJobId(number), question).await
+        });
+        asked.await
+    };
+    let open = u64::try_from(FEDERATED_QUESTIONS_MAX).unwrap();
+    for number in 1..=open {
+        ask(number).await.unwrap();
+    }
+    let refused = ask(open + 1).await.unwrap_err();
+    assert!(refused.to_string().contains("plans of federated jobs are being made; try again"), "{refused}");
+
+    let space = &cell.space;
+    let answer = &FederatedAnswer { parts: Vec::new(), status: FederatedStatus::default() };
+    let of = async |step: &'static str| {
+        let done = cell.db.run("question", Idempotency::Natural, |tx, _| async move {
+            match step {
+                "answer" => federated_answer(&tx, space, FederatedJobId(1), answer).await?,
+                "end" => federated_question_end(&tx, space, FederatedJobId(1)).await?,
+                _ => {}
+            }
+            Ok::<_, StoreError>(federated_answer_watch(&tx, space, FederatedJobId(1)).await?.0)
+        });
+        done.await.unwrap().map(|question| question.answer.is_some())
+    };
+    assert_eq!((of("look").await, of("answer").await, of("end").await), (Some(false), Some(true), None));
+    assert_eq!(of("answer").await, None, "nobody waits for it");
+    ask(open + 1).await.unwrap();
 }

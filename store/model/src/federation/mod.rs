@@ -42,7 +42,8 @@ pub use release::{
 };
 pub use row::{
     CellsReason, FEDERATED_JOB_LABEL, FEDERATED_VERSIONS_MAX, FEDERATION_LABEL, FederatedJobRow,
-    FederatedState, FederatedStatus, FederatedVersion, ReleaseOrder, ReleaseOrderKind,
+    FederatedState, FederatedStatus, FederatedVersion, RebalanceOrder, RebalancedTasks, ReleaseOrder,
+    ReleaseOrderKind,
 };
 pub use spec::{
     CellGroup, CellLimits, CellSpread, FailoverAfter, FederationSpec, ReturnPolicy, SPREAD_BY_CELL,

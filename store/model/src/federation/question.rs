@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 
 use super::job::FederatedJob;
 use super::part::FederatedPart;
-use super::row::FederatedStatus;
+use super::row::{FederatedStatus, RebalancedTasks};
 
 /// Questions that may be open in a home at a time.
 pub const FEDERATED_QUESTIONS_MAX: usize = 64;
@@ -23,6 +23,9 @@ pub struct FederatedQuestion {
     pub asked_ms: i64,
     #[n(2)]
     pub answer: Option<FederatedAnswer>,
+    /// The job is to be rebalanced as it is. Absent: its owner runs it.
+    #[n(3)]
+    pub rebalance: Option<RebalancedTasks>,
 }
 
 /// How the federation would divide a job. Nothing of it is promised to a cell.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::failover::KeptSide;
 use super::job::FederatedJob;
 use super::release::{ReleaseRefusal, ReleaseState};
+use super::split::SplitMode;
 use crate::id::{FederatedJobId, Name};
 
 /// Versions of a federated job that are kept, the newest ones.
@@ -59,6 +60,43 @@ pub struct FederatedJobRow {
     /// What a person has last ordered of its release. The federation carries it out once.
     #[n(8)]
     pub order: Option<ReleaseOrder>,
+    /// The last rebalance that a person has ordered. The federation carries it out once.
+    #[n(9)]
+    #[serde(default)]
+    pub rebalance: Option<RebalanceOrder>,
+}
+
+/// An order to divide the tasks of a job again, although nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct RebalanceOrder {
+    /// Counts the rebalances of the job, from 1.
+    #[n(0)]
+    pub number: u64,
+    #[n(1)]
+    pub which: RebalancedTasks,
+}
+
+/// Which tasks a rebalance may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum RebalancedTasks {
+    /// All in cells that take new ones.
+    #[n(0)]
+    All,
+    /// Those that do not run, in cells without room for them.
+    #[n(1)]
+    Stuck,
+}
+
+impl RebalancedTasks {
+    /// How the tasks are divided.
+    pub fn mode(self) -> SplitMode {
+        match self {
+            Self::All => SplitMode::Rebalance,
+            Self::Stuck => SplitMode::RebalanceStuck,
+        }
+    }
 }
 
 /// An order about the release of a job.
@@ -119,6 +157,7 @@ impl FederatedJobRow {
             changed_ms: at_ms,
             changed_by: by,
             order: None,
+            rebalance: None,
         }
     }
 
@@ -138,7 +177,21 @@ impl FederatedJobRow {
             changed_ms: at_ms,
             changed_by: by,
             order: self.order,
+            rebalance: self.rebalance,
         })
+    }
+
+    /// The row with a rebalance as its next order.
+    #[must_use]
+    pub fn rebalanced(self, which: RebalancedTasks) -> Self {
+        let number = self.rebalance.map_or(0, |last| last.number).saturating_add(1);
+        Self { rebalance: Some(RebalanceOrder { number, which }), ..self }
+    }
+
+    /// How its tasks are divided next, if rebalances up to `done` were carried out.
+    pub fn split_mode(&self, done: u64) -> SplitMode {
+        let due = self.rebalance.filter(|order| order.number > done);
+        due.map_or(SplitMode::Again, |order| order.which.mode())
     }
 
     /// The user that owns it.
@@ -213,6 +266,10 @@ pub struct FederatedStatus {
     #[n(10)]
     #[cbor(default)]
     pub holds: Vec<CellsReason>,
+    /// The last rebalance that was carried out; 0: none.
+    #[n(11)]
+    #[cbor(default)]
+    pub rebalanced: u64,
 }
 
 /// Cells for which the same words hold.

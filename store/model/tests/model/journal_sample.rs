@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_model::audit::{AuditRefusal, AuditRevisions, AuditedCall};
 use borough_model::federation::{
-    FederatedJob, FederatedJobRow, FederatedState, FederationSpec, ReleaseOrder, ReleaseOrderKind,
+    FederatedJob, FederatedJobRow, FederatedState, FederationSpec, RebalanceOrder, RebalancedTasks,
+    ReleaseOrder, ReleaseOrderKind,
 };
 use borough_model::job::JobKind;
 use borough_model::journal::{JournalEntry, ValueChange};
@@ -93,6 +94,7 @@ pub(crate) fn federated_row() -> FederatedJobRow {
         changed_ms: 5,
         changed_by: "user/ada".to_owned(),
         order: Some(ReleaseOrder { number: 1, kind: ReleaseOrderKind::Approve { stage: 2 } }),
+        rebalance: Some(RebalanceOrder { number: 3, which: RebalancedTasks::Stuck }),
     }
 }
 

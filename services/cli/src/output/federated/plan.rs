@@ -67,10 +67,20 @@ impl FederatedPlanView {
         }
     }
 
-    /// For people.
+    /// What running a file would do, for people.
     pub(crate) fn text(&self, style: &Style) -> String {
+        self.text_of(&self.change_text(), style)
+    }
+
+    /// What a rebalance would do, for people.
+    pub(crate) fn rebalance_text(&self, style: &Style) -> String {
+        let change = if self.changed { "tasks would move" } else { "no task would move" };
+        self.text_of(change, style)
+    }
+
+    fn text_of(&self, change: &str, style: &Style) -> String {
         let after = &self.after;
-        let mut text = format!("{}/{}: {}", after.user, after.name, self.change_text());
+        let mut text = format!("{}/{}: {change}", after.user, after.name);
         let had = self.before.iter().flat_map(|before| &before.parts);
         let had: BTreeMap<&Foreign, u32> = had.map(|part| (&part.cell, part.target)).collect();
         let rows = after.parts.iter().map(|part| PlannedCell {

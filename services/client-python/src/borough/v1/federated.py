@@ -21,6 +21,7 @@ __all__ = [
     "FederatedRelease",
     "Order",
     "PartRollout",
+    "RebalancedTasks",
     "ReleasePhase",
 ]
 
@@ -61,6 +62,16 @@ class ReleasePhase(OpenEnum):
     """They have gone back."""
     DONE = 5
     """The version is proven."""
+
+
+class RebalancedTasks(OpenEnum):
+    """Which tasks a rebalance may move."""
+
+    UNSPECIFIED = 0
+    ALL = 1
+    """All in cells that take new ones."""
+    STUCK = 2
+    """Those that do not run, in cells without room for them."""
 
 
 class Order(OpenEnum):

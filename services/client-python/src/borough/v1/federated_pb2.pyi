@@ -31,6 +31,12 @@ class ReleasePhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RELEASE_PHASE_REVERTED: _ClassVar[ReleasePhase]
     RELEASE_PHASE_DONE: _ClassVar[ReleasePhase]
 
+class RebalancedTasks(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REBALANCED_TASKS_UNSPECIFIED: _ClassVar[RebalancedTasks]
+    REBALANCED_TASKS_ALL: _ClassVar[RebalancedTasks]
+    REBALANCED_TASKS_STUCK: _ClassVar[RebalancedTasks]
+
 FEDERATED_JOB_STATE_UNSPECIFIED: FederatedJobState
 FEDERATED_JOB_STATE_ACTIVE: FederatedJobState
 FEDERATED_JOB_STATE_STOPPING: FederatedJobState
@@ -45,6 +51,9 @@ RELEASE_PHASE_FAILED: ReleasePhase
 RELEASE_PHASE_REVERTING: ReleasePhase
 RELEASE_PHASE_REVERTED: ReleasePhase
 RELEASE_PHASE_DONE: ReleasePhase
+REBALANCED_TASKS_UNSPECIFIED: RebalancedTasks
+REBALANCED_TASKS_ALL: RebalancedTasks
+REBALANCED_TASKS_STUCK: RebalancedTasks
 
 class FederatedPart(_message.Message):
     __slots__ = (
@@ -326,17 +335,19 @@ class RunFederatedJobResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ..., changed: bool = ...) -> None: ...
 
 class PlanFederatedJobRequest(_message.Message):
-    __slots__ = ("context", "cell", "user", "name", "job_file")
+    __slots__ = ("context", "cell", "user", "name", "job_file", "rebalance")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_FILE_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_FIELD_NUMBER: _ClassVar[int]
     context: _common_pb2.RequestContext
     cell: str
     user: str
     name: str
     job_file: str
+    rebalance: RebalancedTasks
     def __init__(
         self,
         context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
@@ -344,7 +355,38 @@ class PlanFederatedJobRequest(_message.Message):
         user: _Optional[str] = ...,
         name: _Optional[str] = ...,
         job_file: _Optional[str] = ...,
+        rebalance: _Optional[_Union[RebalancedTasks, str]] = ...,
     ) -> None: ...
+
+class RebalanceFederatedJobRequest(_message.Message):
+    __slots__ = ("context", "cell", "user", "name", "which", "expected_revision")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WHICH_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    user: str
+    name: str
+    which: RebalancedTasks
+    expected_revision: int
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        user: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        which: _Optional[_Union[RebalancedTasks, str]] = ...,
+        expected_revision: _Optional[int] = ...,
+    ) -> None: ...
+
+class RebalanceFederatedJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: FederatedJob
+    def __init__(self, job: _Optional[_Union[FederatedJob, _Mapping]] = ...) -> None: ...
 
 class PlanFederatedJobResponse(_message.Message):
     __slots__ = ("before", "after", "changed")

@@ -85,6 +85,11 @@ STOP_FEDERATED_JOB = Method(
     federated_pb2.StopFederatedJobRequest,
     federated_pb2.StopFederatedJobResponse,
 )
+REBALANCE_FEDERATED_JOB = Method(
+    "/borough.v1.FederatedService/RebalanceFederatedJob",
+    federated_pb2.RebalanceFederatedJobRequest,
+    federated_pb2.RebalanceFederatedJobResponse,
+)
 ORDER_FEDERATED_RELEASE = Method(
     "/borough.v1.FederatedService/OrderFederatedRelease",
     federated_pb2.OrderFederatedReleaseRequest,

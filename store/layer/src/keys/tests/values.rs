@@ -8,7 +8,8 @@ use borough_model::access::{AccessRole, Right};
 use borough_model::federation::{
     AdmittedJob, CellsReason, FederatedAnswer, FederatedJob, FederatedJobRow, FederatedPart,
     FederatedQuestion, FederatedState, FederatedStatus, FederatedVersion, FederationSpec, KeptSide,
-    PartProblem, PartRollout, PartSeen, ReleaseOrder, ReleaseOrderKind, ReleaseState,
+    PartProblem, PartRollout, PartSeen, RebalanceOrder, RebalancedTasks, ReleaseOrder, ReleaseOrderKind,
+    ReleaseState,
 };
 use borough_model::job::{Band, job_new};
 use borough_model::member::{MemberProblem, MemberReport, MemberRow, MemberSeen, ProblemKind};
@@ -146,6 +147,7 @@ fn federated() -> Vec<StoredRow> {
         changed_ms: 6,
         changed_by: "user/ada".to_owned(),
         order: Some(ReleaseOrder { number: 1, kind: ReleaseOrderKind::Approve { stage: 2 } }),
+        rebalance: Some(RebalanceOrder { number: 3, which: RebalancedTasks::Stuck }),
     };
     let seen = PartSeen {
         at_ms: 13,
@@ -185,6 +187,7 @@ fn federated() -> Vec<StoredRow> {
         release_wait: Some("paused".to_owned()),
         ordered: 1,
         kept: Some(KeptSide::Others),
+        rebalanced: 2,
     };
     rows! {
         FederatedJob: FederatedJobKey { user, name: job_name } => row;
@@ -199,6 +202,7 @@ fn federated() -> Vec<StoredRow> {
             spec: question,
             asked_ms: 18,
             answer: Some(FederatedAnswer { parts: vec![answered], status }),
+            rebalance: Some(RebalancedTasks::All),
         };
         FederatedQuestionHead: FederatedQuestionHeadKey {} => Counter(3);
     }

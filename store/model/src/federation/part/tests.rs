@@ -27,6 +27,7 @@ fn job(count: u32, version: u64) -> FederatedJobRow {
         changed_ms: 0,
         changed_by: String::new(),
         order: None,
+        rebalance: None,
     }
 }
 

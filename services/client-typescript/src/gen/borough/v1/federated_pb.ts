@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/federated.proto.
  */
 export const file_borough_v1_federated: GenFile = /*@__PURE__*/
-  fileDesc("Chpib3JvdWdoL3YxL2ZlZGVyYXRlZC5wcm90bxIKYm9yb3VnaC52MSLUAgoNRmVkZXJhdGVkUGFydBIMCgRjZWxsGAEgASgJEg0KBWNvdW50GAIgASgNEg4KBnRhcmdldBgDIAEoDRIPCgd2ZXJzaW9uGAQgASgEEg8KB2Fycml2ZWQYBSABKAgSDgoGam9iX2lkGAYgASgJEg8KB3J1bm5pbmcYByABKA0SDwoHaGVhbHRoeRgIIAEoDRIPCgdwZW5kaW5nGAkgASgNEhEKCXN1Y2NlZWRlZBgKIAEoDRIOCgZmYWlsZWQYCyABKA0SKAoHcm9sbG91dBgMIAEoDjIXLmJvcm91Z2gudjEuUGFydFJvbGxvdXQSDwoHc2Vlbl9tcxgNIAEoAxIPCgdwcm9ibGVtGA4gASgJEhgKEHByb2JsZW1fc2luY2VfbXMYDyABKAMSFgoOZmFpbGVkX292ZXJfbXMYECABKAMSEAoIZmluaXNoZWQYESABKAgiKwoLQ2VsbHNSZWFzb24SDQoFd29yZHMYASABKAkSDQoFY2VsbHMYAiADKAkilAQKDEZlZGVyYXRlZEpvYhIKCgJpZBgBIAEoCRIMCgR1c2VyGAIgASgJEgwKBG5hbWUYAyABKAkSLAoFc3RhdGUYBCABKA4yHS5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYlN0YXRlEg0KBWNvdW50GAUgASgNEg8KB3ZlcnNpb24YBiABKAQSEAoIcmV2aXNpb24YByABKAQSFAoMc3VibWl0dGVkX21zGAggASgDEhIKCmNoYW5nZWRfbXMYCSABKAMSEgoKY2hhbmdlZF9ieRgKIAEoCRIYChBkaXZpZGVkX3JldmlzaW9uGAsgASgEEhAKCHVucGxhY2VkGAwgASgNEhEKCXNob3J0ZmFsbBgNIAEoCRINCgVjZWxscxgOIAEoDRIPCgdydW5uaW5nGA8gASgNEg8KB2hlYWx0aHkYECABKA0SDwoHcGVuZGluZxgRIAEoDRIoCgVwYXJ0cxgSIAMoCzIZLmJvcm91Z2gudjEuRmVkZXJhdGVkUGFydBIoCgdyZWFzb25zGBMgAygLMhcuYm9yb3VnaC52MS5DZWxsc1JlYXNvbhISCgpkaXZpZGVkX21zGBQgASgDEi0KB3JlbGVhc2UYFSABKAsyHC5ib3JvdWdoLnYxLkZlZGVyYXRlZFJlbGVhc2USJgoFaG9sZHMYFiADKAsyFy5ib3JvdWdoLnYxLkNlbGxzUmVhc29uIrEBChBGZWRlcmF0ZWRSZWxlYXNlEg8KB3ZlcnNpb24YASABKAQSDAoEZnJvbRgCIAEoBBInCgVwaGFzZRgDIAEoDjIYLmJvcm91Z2gudjEuUmVsZWFzZVBoYXNlEg0KBXN0YWdlGAQgASgNEg4KBnBhdXNlZBgFIAEoCBInCgZmYWlsZWQYBiADKAsyFy5ib3JvdWdoLnYxLkNlbGxzUmVhc29uEg0KBXdhaXRzGAcgASgJIpMCChxPcmRlckZlZGVyYXRlZFJlbGVhc2VSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJEj0KBW9yZGVyGAUgASgOMi4uYm9yb3VnaC52MS5PcmRlckZlZGVyYXRlZFJlbGVhc2VSZXF1ZXN0Lk9yZGVyEg0KBXN0YWdlGAYgASgNIk4KBU9yZGVyEhUKEU9SREVSX1VOU1BFQ0lGSUVEEAASCQoFUEFVU0UQARIKCgZSRVNVTUUQAhILCgdBUFBST1ZFEAMSCgoGUkVWRVJUEAQiRgodT3JkZXJGZWRlcmF0ZWRSZWxlYXNlUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2IinAEKFlJ1bkZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSEAoIam9iX2ZpbGUYBSABKAkSGQoRZXhwZWN0ZWRfcmV2aXNpb24YBiABKAQiUQoXUnVuRmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2ISDwoHY2hhbmdlZBgCIAEoCCKCAQoXUGxhbkZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSEAoIam9iX2ZpbGUYBSABKAkifgoYUGxhbkZlZGVyYXRlZEpvYlJlc3BvbnNlEigKBmJlZm9yZRgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iEicKBWFmdGVyGAIgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2ISDwoHY2hhbmdlZBgDIAEoCCKrAQoYTGlzdEZlZGVyYXRlZEpvYnNSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIPCgdzdG9wcGVkGAQgASgIEiUKBHBhZ2UYBSABKAsyFy5ib3JvdWdoLnYxLlBhZ2VSZXF1ZXN0Eg4KBm1lbWJlchgGIAEoCSJWChlMaXN0RmVkZXJhdGVkSm9ic1Jlc3BvbnNlEiYKBGpvYnMYASADKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYhIRCgluZXh0X3BhZ2UYAiABKAkibwoWR2V0RmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJSChdHZXRGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYhIQCghqb2JfZmlsZRgCIAEoCSKAAQoYU2NhbGVGZWRlcmF0ZWRKb2JSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJEg0KBWNvdW50GAUgASgNIkIKGVNjYWxlRmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2IicAoXU3RvcEZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkiQQoYU3RvcEZlZGVyYXRlZEpvYlJlc3BvbnNlEiUKA2pvYhgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iInIKGUZvcmdldEZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkiQwoaRm9yZ2V0RmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2IidgodR2V0RmVkZXJhdGVkSm9iSGlzdG9yeVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkiUwoTRmVkZXJhdGVkSm9iVmVyc2lvbhIPCgd2ZXJzaW9uGAEgASgEEg0KBWF0X21zGAIgASgDEgoKAmJ5GAMgASgJEhAKCGpvYl9maWxlGAQgASgJIlMKHkdldEZlZGVyYXRlZEpvYkhpc3RvcnlSZXNwb25zZRIxCgh2ZXJzaW9ucxgBIAMoCzIfLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iVmVyc2lvbiqbAQoRRmVkZXJhdGVkSm9iU3RhdGUSIwofRkVERVJBVEVEX0pPQl9TVEFURV9VTlNQRUNJRklFRBAAEh4KGkZFREVSQVRFRF9KT0JfU1RBVEVfQUNUSVZFEAESIAocRkVERVJBVEVEX0pPQl9TVEFURV9TVE9QUElORxACEh8KG0ZFREVSQVRFRF9KT0JfU1RBVEVfU1RPUFBFRBADKnUKC1BhcnRSb2xsb3V0EhwKGFBBUlRfUk9MTE9VVF9VTlNQRUNJRklFRBAAEhgKFFBBUlRfUk9MTE9VVF9ST0xMSU5HEAESFQoRUEFSVF9ST0xMT1VUX0RPTkUQAhIXChNQQVJUX1JPTExPVVRfRkFJTEVEEAMqswEKDFJlbGVhc2VQaGFzZRIdChlSRUxFQVNFX1BIQVNFX1VOU1BFQ0lGSUVEEAASGQoVUkVMRUFTRV9QSEFTRV9ST0xMSU5HEAESGAoUUkVMRUFTRV9QSEFTRV9GQUlMRUQQAhIbChdSRUxFQVNFX1BIQVNFX1JFVkVSVElORxADEhoKFlJFTEVBU0VfUEhBU0VfUkVWRVJURUQQBBIWChJSRUxFQVNFX1BIQVNFX0RPTkUQBTKQBwoQRmVkZXJhdGVkU2VydmljZRJaCg9SdW5GZWRlcmF0ZWRKb2ISIi5ib3JvdWdoLnYxLlJ1bkZlZGVyYXRlZEpvYlJlcXVlc3QaIy5ib3JvdWdoLnYxLlJ1bkZlZGVyYXRlZEpvYlJlc3BvbnNlEl0KEFBsYW5GZWRlcmF0ZWRKb2ISIy5ib3JvdWdoLnYxLlBsYW5GZWRlcmF0ZWRKb2JSZXF1ZXN0GiQuYm9yb3VnaC52MS5QbGFuRmVkZXJhdGVkSm9iUmVzcG9uc2USYAoRTGlzdEZlZGVyYXRlZEpvYnMSJC5ib3JvdWdoLnYxLkxpc3RGZWRlcmF0ZWRKb2JzUmVxdWVzdBolLmJvcm91Z2gudjEuTGlzdEZlZGVyYXRlZEpvYnNSZXNwb25zZRJaCg9HZXRGZWRlcmF0ZWRKb2ISIi5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYlJlcXVlc3QaIy5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYlJlc3BvbnNlEmAKEVNjYWxlRmVkZXJhdGVkSm9iEiQuYm9yb3VnaC52MS5TY2FsZUZlZGVyYXRlZEpvYlJlcXVlc3QaJS5ib3JvdWdoLnYxLlNjYWxlRmVkZXJhdGVkSm9iUmVzcG9uc2USXQoQU3RvcEZlZGVyYXRlZEpvYhIjLmJvcm91Z2gudjEuU3RvcEZlZGVyYXRlZEpvYlJlcXVlc3QaJC5ib3JvdWdoLnYxLlN0b3BGZWRlcmF0ZWRKb2JSZXNwb25zZRJsChVPcmRlckZlZGVyYXRlZFJlbGVhc2USKC5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlcXVlc3QaKS5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlc3BvbnNlEmMKEkZvcmdldEZlZGVyYXRlZEpvYhIlLmJvcm91Z2gudjEuRm9yZ2V0RmVkZXJhdGVkSm9iUmVxdWVzdBomLmJvcm91Z2gudjEuRm9yZ2V0RmVkZXJhdGVkSm9iUmVzcG9uc2USbwoWR2V0RmVkZXJhdGVkSm9iSGlzdG9yeRIpLmJvcm91Z2gudjEuR2V0RmVkZXJhdGVkSm9iSGlzdG9yeVJlcXVlc3QaKi5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYkhpc3RvcnlSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
+  fileDesc("Chpib3JvdWdoL3YxL2ZlZGVyYXRlZC5wcm90bxIKYm9yb3VnaC52MSLUAgoNRmVkZXJhdGVkUGFydBIMCgRjZWxsGAEgASgJEg0KBWNvdW50GAIgASgNEg4KBnRhcmdldBgDIAEoDRIPCgd2ZXJzaW9uGAQgASgEEg8KB2Fycml2ZWQYBSABKAgSDgoGam9iX2lkGAYgASgJEg8KB3J1bm5pbmcYByABKA0SDwoHaGVhbHRoeRgIIAEoDRIPCgdwZW5kaW5nGAkgASgNEhEKCXN1Y2NlZWRlZBgKIAEoDRIOCgZmYWlsZWQYCyABKA0SKAoHcm9sbG91dBgMIAEoDjIXLmJvcm91Z2gudjEuUGFydFJvbGxvdXQSDwoHc2Vlbl9tcxgNIAEoAxIPCgdwcm9ibGVtGA4gASgJEhgKEHByb2JsZW1fc2luY2VfbXMYDyABKAMSFgoOZmFpbGVkX292ZXJfbXMYECABKAMSEAoIZmluaXNoZWQYESABKAgiKwoLQ2VsbHNSZWFzb24SDQoFd29yZHMYASABKAkSDQoFY2VsbHMYAiADKAkilAQKDEZlZGVyYXRlZEpvYhIKCgJpZBgBIAEoCRIMCgR1c2VyGAIgASgJEgwKBG5hbWUYAyABKAkSLAoFc3RhdGUYBCABKA4yHS5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYlN0YXRlEg0KBWNvdW50GAUgASgNEg8KB3ZlcnNpb24YBiABKAQSEAoIcmV2aXNpb24YByABKAQSFAoMc3VibWl0dGVkX21zGAggASgDEhIKCmNoYW5nZWRfbXMYCSABKAMSEgoKY2hhbmdlZF9ieRgKIAEoCRIYChBkaXZpZGVkX3JldmlzaW9uGAsgASgEEhAKCHVucGxhY2VkGAwgASgNEhEKCXNob3J0ZmFsbBgNIAEoCRINCgVjZWxscxgOIAEoDRIPCgdydW5uaW5nGA8gASgNEg8KB2hlYWx0aHkYECABKA0SDwoHcGVuZGluZxgRIAEoDRIoCgVwYXJ0cxgSIAMoCzIZLmJvcm91Z2gudjEuRmVkZXJhdGVkUGFydBIoCgdyZWFzb25zGBMgAygLMhcuYm9yb3VnaC52MS5DZWxsc1JlYXNvbhISCgpkaXZpZGVkX21zGBQgASgDEi0KB3JlbGVhc2UYFSABKAsyHC5ib3JvdWdoLnYxLkZlZGVyYXRlZFJlbGVhc2USJgoFaG9sZHMYFiADKAsyFy5ib3JvdWdoLnYxLkNlbGxzUmVhc29uIrEBChBGZWRlcmF0ZWRSZWxlYXNlEg8KB3ZlcnNpb24YASABKAQSDAoEZnJvbRgCIAEoBBInCgVwaGFzZRgDIAEoDjIYLmJvcm91Z2gudjEuUmVsZWFzZVBoYXNlEg0KBXN0YWdlGAQgASgNEg4KBnBhdXNlZBgFIAEoCBInCgZmYWlsZWQYBiADKAsyFy5ib3JvdWdoLnYxLkNlbGxzUmVhc29uEg0KBXdhaXRzGAcgASgJIpMCChxPcmRlckZlZGVyYXRlZFJlbGVhc2VSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJEj0KBW9yZGVyGAUgASgOMi4uYm9yb3VnaC52MS5PcmRlckZlZGVyYXRlZFJlbGVhc2VSZXF1ZXN0Lk9yZGVyEg0KBXN0YWdlGAYgASgNIk4KBU9yZGVyEhUKEU9SREVSX1VOU1BFQ0lGSUVEEAASCQoFUEFVU0UQARIKCgZSRVNVTUUQAhILCgdBUFBST1ZFEAMSCgoGUkVWRVJUEAQiRgodT3JkZXJGZWRlcmF0ZWRSZWxlYXNlUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2IinAEKFlJ1bkZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSEAoIam9iX2ZpbGUYBSABKAkSGQoRZXhwZWN0ZWRfcmV2aXNpb24YBiABKAQiUQoXUnVuRmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2ISDwoHY2hhbmdlZBgCIAEoCCKyAQoXUGxhbkZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSEAoIam9iX2ZpbGUYBSABKAkSLgoJcmViYWxhbmNlGAYgASgOMhsuYm9yb3VnaC52MS5SZWJhbGFuY2VkVGFza3MivAEKHFJlYmFsYW5jZUZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSKgoFd2hpY2gYBSABKA4yGy5ib3JvdWdoLnYxLlJlYmFsYW5jZWRUYXNrcxIZChFleHBlY3RlZF9yZXZpc2lvbhgGIAEoBCJGCh1SZWJhbGFuY2VGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiJ+ChhQbGFuRmVkZXJhdGVkSm9iUmVzcG9uc2USKAoGYmVmb3JlGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2ISJwoFYWZ0ZXIYAiABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYhIPCgdjaGFuZ2VkGAMgASgIIqsBChhMaXN0RmVkZXJhdGVkSm9ic1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEg8KB3N0b3BwZWQYBCABKAgSJQoEcGFnZRgFIAEoCzIXLmJvcm91Z2gudjEuUGFnZVJlcXVlc3QSDgoGbWVtYmVyGAYgASgJIlYKGUxpc3RGZWRlcmF0ZWRKb2JzUmVzcG9uc2USJgoEam9icxgBIAMoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iEhEKCW5leHRfcGFnZRgCIAEoCSJvChZHZXRGZWRlcmF0ZWRKb2JSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIMCgRuYW1lGAQgASgJIlIKF0dldEZlZGVyYXRlZEpvYlJlc3BvbnNlEiUKA2pvYhgBIAEoCzIYLmJvcm91Z2gudjEuRmVkZXJhdGVkSm9iEhAKCGpvYl9maWxlGAIgASgJIoABChhTY2FsZUZlZGVyYXRlZEpvYlJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEgwKBG5hbWUYBCABKAkSDQoFY291bnQYBSABKA0iQgoZU2NhbGVGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiJwChdTdG9wRmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJBChhTdG9wRmVkZXJhdGVkSm9iUmVzcG9uc2USJQoDam9iGAEgASgLMhguYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2IicgoZRm9yZ2V0RmVkZXJhdGVkSm9iUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJDChpGb3JnZXRGZWRlcmF0ZWRKb2JSZXNwb25zZRIlCgNqb2IYASABKAsyGC5ib3JvdWdoLnYxLkZlZGVyYXRlZEpvYiJ2Ch1HZXRGZWRlcmF0ZWRKb2JIaXN0b3J5UmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSDAoEbmFtZRgEIAEoCSJTChNGZWRlcmF0ZWRKb2JWZXJzaW9uEg8KB3ZlcnNpb24YASABKAQSDQoFYXRfbXMYAiABKAMSCgoCYnkYAyABKAkSEAoIam9iX2ZpbGUYBCABKAkiUwoeR2V0RmVkZXJhdGVkSm9iSGlzdG9yeVJlc3BvbnNlEjEKCHZlcnNpb25zGAEgAygLMh8uYm9yb3VnaC52MS5GZWRlcmF0ZWRKb2JWZXJzaW9uKpsBChFGZWRlcmF0ZWRKb2JTdGF0ZRIjCh9GRURFUkFURURfSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASHgoaRkVERVJBVEVEX0pPQl9TVEFURV9BQ1RJVkUQARIgChxGRURFUkFURURfSk9CX1NUQVRFX1NUT1BQSU5HEAISHwobRkVERVJBVEVEX0pPQl9TVEFURV9TVE9QUEVEEAMqdQoLUGFydFJvbGxvdXQSHAoYUEFSVF9ST0xMT1VUX1VOU1BFQ0lGSUVEEAASGAoUUEFSVF9ST0xMT1VUX1JPTExJTkcQARIVChFQQVJUX1JPTExPVVRfRE9ORRACEhcKE1BBUlRfUk9MTE9VVF9GQUlMRUQQAyqzAQoMUmVsZWFzZVBoYXNlEh0KGVJFTEVBU0VfUEhBU0VfVU5TUEVDSUZJRUQQABIZChVSRUxFQVNFX1BIQVNFX1JPTExJTkcQARIYChRSRUxFQVNFX1BIQVNFX0ZBSUxFRBACEhsKF1JFTEVBU0VfUEhBU0VfUkVWRVJUSU5HEAMSGgoWUkVMRUFTRV9QSEFTRV9SRVZFUlRFRBAEEhYKElJFTEVBU0VfUEhBU0VfRE9ORRAFKmkKD1JlYmFsYW5jZWRUYXNrcxIgChxSRUJBTEFOQ0VEX1RBU0tTX1VOU1BFQ0lGSUVEEAASGAoUUkVCQUxBTkNFRF9UQVNLU19BTEwQARIaChZSRUJBTEFOQ0VEX1RBU0tTX1NUVUNLEAIy/gcKEEZlZGVyYXRlZFNlcnZpY2USWgoPUnVuRmVkZXJhdGVkSm9iEiIuYm9yb3VnaC52MS5SdW5GZWRlcmF0ZWRKb2JSZXF1ZXN0GiMuYm9yb3VnaC52MS5SdW5GZWRlcmF0ZWRKb2JSZXNwb25zZRJdChBQbGFuRmVkZXJhdGVkSm9iEiMuYm9yb3VnaC52MS5QbGFuRmVkZXJhdGVkSm9iUmVxdWVzdBokLmJvcm91Z2gudjEuUGxhbkZlZGVyYXRlZEpvYlJlc3BvbnNlEmAKEUxpc3RGZWRlcmF0ZWRKb2JzEiQuYm9yb3VnaC52MS5MaXN0RmVkZXJhdGVkSm9ic1JlcXVlc3QaJS5ib3JvdWdoLnYxLkxpc3RGZWRlcmF0ZWRKb2JzUmVzcG9uc2USWgoPR2V0RmVkZXJhdGVkSm9iEiIuYm9yb3VnaC52MS5HZXRGZWRlcmF0ZWRKb2JSZXF1ZXN0GiMuYm9yb3VnaC52MS5HZXRGZWRlcmF0ZWRKb2JSZXNwb25zZRJgChFTY2FsZUZlZGVyYXRlZEpvYhIkLmJvcm91Z2gudjEuU2NhbGVGZWRlcmF0ZWRKb2JSZXF1ZXN0GiUuYm9yb3VnaC52MS5TY2FsZUZlZGVyYXRlZEpvYlJlc3BvbnNlEl0KEFN0b3BGZWRlcmF0ZWRKb2ISIy5ib3JvdWdoLnYxLlN0b3BGZWRlcmF0ZWRKb2JSZXF1ZXN0GiQuYm9yb3VnaC52MS5TdG9wRmVkZXJhdGVkSm9iUmVzcG9uc2USbAoVUmViYWxhbmNlRmVkZXJhdGVkSm9iEiguYm9yb3VnaC52MS5SZWJhbGFuY2VGZWRlcmF0ZWRKb2JSZXF1ZXN0GikuYm9yb3VnaC52MS5SZWJhbGFuY2VGZWRlcmF0ZWRKb2JSZXNwb25zZRJsChVPcmRlckZlZGVyYXRlZFJlbGVhc2USKC5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlcXVlc3QaKS5ib3JvdWdoLnYxLk9yZGVyRmVkZXJhdGVkUmVsZWFzZVJlc3BvbnNlEmMKEkZvcmdldEZlZGVyYXRlZEpvYhIlLmJvcm91Z2gudjEuRm9yZ2V0RmVkZXJhdGVkSm9iUmVxdWVzdBomLmJvcm91Z2gudjEuRm9yZ2V0RmVkZXJhdGVkSm9iUmVzcG9uc2USbwoWR2V0RmVkZXJhdGVkSm9iSGlzdG9yeRIpLmJvcm91Z2gudjEuR2V0RmVkZXJhdGVkSm9iSGlzdG9yeVJlcXVlc3QaKi5ib3JvdWdoLnYxLkdldEZlZGVyYXRlZEpvYkhpc3RvcnlSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
 
 /**
  * What one cell has of a federated job.
@@ -585,6 +585,13 @@ export type PlanFederatedJobRequest = Message<"borough.v1.PlanFederatedJobReques
    * @generated from field: string job_file = 5;
    */
   jobFile: string;
+
+  /**
+   * Unless unspecified, the plan is of a rebalance of the job as it is. Then `job_file` is empty.
+   *
+   * @generated from field: borough.v1.RebalancedTasks rebalance = 6;
+   */
+  rebalance: RebalancedTasks;
 };
 
 /**
@@ -593,6 +600,67 @@ export type PlanFederatedJobRequest = Message<"borough.v1.PlanFederatedJobReques
  */
 export const PlanFederatedJobRequestSchema: GenMessage<PlanFederatedJobRequest> = /*@__PURE__*/
   messageDesc(file_borough_v1_federated, 8);
+
+/**
+ * @generated from message borough.v1.RebalanceFederatedJobRequest
+ */
+export type RebalanceFederatedJobRequest = Message<"borough.v1.RebalanceFederatedJobRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+
+  /**
+   * @generated from field: string user = 3;
+   */
+  user: string;
+
+  /**
+   * @generated from field: string name = 4;
+   */
+  name: string;
+
+  /**
+   * @generated from field: borough.v1.RebalancedTasks which = 5;
+   */
+  which: RebalancedTasks;
+
+  /**
+   * If not 0 and not the revision of the job, the gateway refuses the request with FAILED_PRECONDITION.
+   *
+   * @generated from field: uint64 expected_revision = 6;
+   */
+  expectedRevision: bigint;
+};
+
+/**
+ * Describes the message borough.v1.RebalanceFederatedJobRequest.
+ * Use `create(RebalanceFederatedJobRequestSchema)` to create a new message.
+ */
+export const RebalanceFederatedJobRequestSchema: GenMessage<RebalanceFederatedJobRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_federated, 9);
+
+/**
+ * @generated from message borough.v1.RebalanceFederatedJobResponse
+ */
+export type RebalanceFederatedJobResponse = Message<"borough.v1.RebalanceFederatedJobResponse"> & {
+  /**
+   * @generated from field: borough.v1.FederatedJob job = 1;
+   */
+  job?: FederatedJob | undefined;
+};
+
+/**
+ * Describes the message borough.v1.RebalanceFederatedJobResponse.
+ * Use `create(RebalanceFederatedJobResponseSchema)` to create a new message.
+ */
+export const RebalanceFederatedJobResponseSchema: GenMessage<RebalanceFederatedJobResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_federated, 10);
 
 /**
  * @generated from message borough.v1.PlanFederatedJobResponse
@@ -625,7 +693,7 @@ export type PlanFederatedJobResponse = Message<"borough.v1.PlanFederatedJobRespo
  * Use `create(PlanFederatedJobResponseSchema)` to create a new message.
  */
 export const PlanFederatedJobResponseSchema: GenMessage<PlanFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 9);
+  messageDesc(file_borough_v1_federated, 11);
 
 /**
  * @generated from message borough.v1.ListFederatedJobsRequest
@@ -674,7 +742,7 @@ export type ListFederatedJobsRequest = Message<"borough.v1.ListFederatedJobsRequ
  * Use `create(ListFederatedJobsRequestSchema)` to create a new message.
  */
 export const ListFederatedJobsRequestSchema: GenMessage<ListFederatedJobsRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 10);
+  messageDesc(file_borough_v1_federated, 12);
 
 /**
  * @generated from message borough.v1.ListFederatedJobsResponse
@@ -698,7 +766,7 @@ export type ListFederatedJobsResponse = Message<"borough.v1.ListFederatedJobsRes
  * Use `create(ListFederatedJobsResponseSchema)` to create a new message.
  */
 export const ListFederatedJobsResponseSchema: GenMessage<ListFederatedJobsResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 11);
+  messageDesc(file_borough_v1_federated, 13);
 
 /**
  * @generated from message borough.v1.GetFederatedJobRequest
@@ -730,7 +798,7 @@ export type GetFederatedJobRequest = Message<"borough.v1.GetFederatedJobRequest"
  * Use `create(GetFederatedJobRequestSchema)` to create a new message.
  */
 export const GetFederatedJobRequestSchema: GenMessage<GetFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 12);
+  messageDesc(file_borough_v1_federated, 14);
 
 /**
  * @generated from message borough.v1.GetFederatedJobResponse
@@ -754,7 +822,7 @@ export type GetFederatedJobResponse = Message<"borough.v1.GetFederatedJobRespons
  * Use `create(GetFederatedJobResponseSchema)` to create a new message.
  */
 export const GetFederatedJobResponseSchema: GenMessage<GetFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 13);
+  messageDesc(file_borough_v1_federated, 15);
 
 /**
  * @generated from message borough.v1.ScaleFederatedJobRequest
@@ -791,7 +859,7 @@ export type ScaleFederatedJobRequest = Message<"borough.v1.ScaleFederatedJobRequ
  * Use `create(ScaleFederatedJobRequestSchema)` to create a new message.
  */
 export const ScaleFederatedJobRequestSchema: GenMessage<ScaleFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 14);
+  messageDesc(file_borough_v1_federated, 16);
 
 /**
  * @generated from message borough.v1.ScaleFederatedJobResponse
@@ -808,7 +876,7 @@ export type ScaleFederatedJobResponse = Message<"borough.v1.ScaleFederatedJobRes
  * Use `create(ScaleFederatedJobResponseSchema)` to create a new message.
  */
 export const ScaleFederatedJobResponseSchema: GenMessage<ScaleFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 15);
+  messageDesc(file_borough_v1_federated, 17);
 
 /**
  * @generated from message borough.v1.StopFederatedJobRequest
@@ -840,7 +908,7 @@ export type StopFederatedJobRequest = Message<"borough.v1.StopFederatedJobReques
  * Use `create(StopFederatedJobRequestSchema)` to create a new message.
  */
 export const StopFederatedJobRequestSchema: GenMessage<StopFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 16);
+  messageDesc(file_borough_v1_federated, 18);
 
 /**
  * @generated from message borough.v1.StopFederatedJobResponse
@@ -857,7 +925,7 @@ export type StopFederatedJobResponse = Message<"borough.v1.StopFederatedJobRespo
  * Use `create(StopFederatedJobResponseSchema)` to create a new message.
  */
 export const StopFederatedJobResponseSchema: GenMessage<StopFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 17);
+  messageDesc(file_borough_v1_federated, 19);
 
 /**
  * @generated from message borough.v1.ForgetFederatedJobRequest
@@ -889,7 +957,7 @@ export type ForgetFederatedJobRequest = Message<"borough.v1.ForgetFederatedJobRe
  * Use `create(ForgetFederatedJobRequestSchema)` to create a new message.
  */
 export const ForgetFederatedJobRequestSchema: GenMessage<ForgetFederatedJobRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 18);
+  messageDesc(file_borough_v1_federated, 20);
 
 /**
  * @generated from message borough.v1.ForgetFederatedJobResponse
@@ -908,7 +976,7 @@ export type ForgetFederatedJobResponse = Message<"borough.v1.ForgetFederatedJobR
  * Use `create(ForgetFederatedJobResponseSchema)` to create a new message.
  */
 export const ForgetFederatedJobResponseSchema: GenMessage<ForgetFederatedJobResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 19);
+  messageDesc(file_borough_v1_federated, 21);
 
 /**
  * @generated from message borough.v1.GetFederatedJobHistoryRequest
@@ -940,7 +1008,7 @@ export type GetFederatedJobHistoryRequest = Message<"borough.v1.GetFederatedJobH
  * Use `create(GetFederatedJobHistoryRequestSchema)` to create a new message.
  */
 export const GetFederatedJobHistoryRequestSchema: GenMessage<GetFederatedJobHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 20);
+  messageDesc(file_borough_v1_federated, 22);
 
 /**
  * A version of a federated job.
@@ -982,7 +1050,7 @@ export type FederatedJobVersion = Message<"borough.v1.FederatedJobVersion"> & {
  * Use `create(FederatedJobVersionSchema)` to create a new message.
  */
 export const FederatedJobVersionSchema: GenMessage<FederatedJobVersion> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 21);
+  messageDesc(file_borough_v1_federated, 23);
 
 /**
  * @generated from message borough.v1.GetFederatedJobHistoryResponse
@@ -999,7 +1067,7 @@ export type GetFederatedJobHistoryResponse = Message<"borough.v1.GetFederatedJob
  * Use `create(GetFederatedJobHistoryResponseSchema)` to create a new message.
  */
 export const GetFederatedJobHistoryResponseSchema: GenMessage<GetFederatedJobHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_federated, 22);
+  messageDesc(file_borough_v1_federated, 24);
 
 /**
  * How far a federated job is.
@@ -1129,6 +1197,38 @@ export const ReleasePhaseSchema: GenEnum<ReleasePhase> = /*@__PURE__*/
   enumDesc(file_borough_v1_federated, 2);
 
 /**
+ * Which tasks a rebalance may move.
+ *
+ * @generated from enum borough.v1.RebalancedTasks
+ */
+export enum RebalancedTasks {
+  /**
+   * @generated from enum value: REBALANCED_TASKS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * All in cells that take new ones.
+   *
+   * @generated from enum value: REBALANCED_TASKS_ALL = 1;
+   */
+  ALL = 1,
+
+  /**
+   * Those that do not run, in cells without room for them.
+   *
+   * @generated from enum value: REBALANCED_TASKS_STUCK = 2;
+   */
+  STUCK = 2,
+}
+
+/**
+ * Describes the enum borough.v1.RebalancedTasks.
+ */
+export const RebalancedTasksSchema: GenEnum<RebalancedTasks> = /*@__PURE__*/
+  enumDesc(file_borough_v1_federated, 3);
+
+/**
  * In each request, `cell` is the home of the federation. A federation process carries out what is asked for here, so an
  * answer says what is wanted, and GetFederatedJob what has become of it.
  *
@@ -1146,7 +1246,7 @@ export const FederatedService: GenService<{
     output: typeof RunFederatedJobResponseSchema;
   },
   /**
-   * What would become of a job if RunFederatedJob ran it now. A federation process asks the cells for that. UNAVAILABLE
+   * What would become of a job if RunFederatedJob ran it now, or RebalanceFederatedJob rebalanced it. A federation process asks the cells for that. UNAVAILABLE
    * if none answers within 12 s.
    *
    * @generated from rpc borough.v1.FederatedService.PlanFederatedJob
@@ -1193,6 +1293,17 @@ export const FederatedService: GenService<{
     methodKind: "unary";
     input: typeof StopFederatedJobRequestSchema;
     output: typeof StopFederatedJobResponseSchema;
+  },
+  /**
+   * Has its tasks divided again, although nothing has changed. Tasks begin in their new cells before they end in their old
+   * ones. FAILED_PRECONDITION if an earlier rebalance is not carried out yet, or if there is nothing to divide.
+   *
+   * @generated from rpc borough.v1.FederatedService.RebalanceFederatedJob
+   */
+  rebalanceFederatedJob: {
+    methodKind: "unary";
+    input: typeof RebalanceFederatedJobRequestSchema;
+    output: typeof RebalanceFederatedJobResponseSchema;
   },
   /**
    * Pauses, resumes, approves or takes back the release of its newest version. FAILED_PRECONDITION if there is none that
