@@ -11,6 +11,7 @@ from typing import Any
 
 import borough
 from faces import Face, Watched
+from federated import federated_call
 
 Step = dict[str, Any]
 
@@ -226,6 +227,9 @@ class Operations:
         elif what == "tasks":
             listed = await self.face.all(lambda client: client.tasks.list(name, user=client.config.user, page=page))
             rows = [(row.job, row.index) for row in listed]
+        elif what == "federated":
+            listed = await self.face.all(lambda client: client.federated.list(user=client.config.user, page=page))
+            rows = [(row.name, row.id) for row in listed]
         else:
             listed = await self.face.all(lambda client: client.names.list(name, user=client.config.user, page=page))
             rows = [(row.job, row.index) for row in listed]
@@ -233,6 +237,12 @@ class Operations:
         check(len(set(found)) == len(found), f"rows come twice: {found}")
         expected = step.get("count", len(found))
         check(len(found) == expected, f"{len(found)} {what} of {name}, expected {expected}")
+
+    async def do_federated(self, step: Step) -> None:
+        """Makes a call about a federated job, and compares what it says."""
+        found = await federated_call(self.face, step)
+        for key, value in step.get("expect", {}).items():
+            check(found.get(key) == value, f"{key} is {found.get(key)}, expected {value}")
 
     async def do_watch(self, step: Step) -> None:
         """Follows the endpoints of a job in the background."""

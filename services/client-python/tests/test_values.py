@@ -100,6 +100,10 @@ def required(name: str) -> Any:
         "signal": 15,
         "settings": borough.CellSettings(),
         "taints": [],
+        "job_file": {"name": "web", "federation": {}},
+        "stage": 0,
+        "member": "eu1",
+        "gateways": ["eu1:7400"],
     }
     return values.get(name, "read")
 
@@ -113,7 +117,7 @@ def begin(call: Any, arguments: dict[str, Any]) -> None:
         found.close()
 
 
-GROUPS = ("jobs", "tasks", "nodes", "names", "quotas", "access", "cells")
+GROUPS = ("jobs", "tasks", "nodes", "names", "quotas", "access", "cells", "federated", "members")
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .errors import BoroughError
-from .v1 import Cursor, FieldChange, Job, JobSpec, LabelMatch, Task
+from .v1 import Cursor, FederatedJob, FieldChange, Job, JobSpec, LabelMatch, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,38 @@ class Submission:
     """Reasons why the admitted job waits."""
     cursor: Cursor
     """A watch of the cell from here misses no effect of the submission."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedSubmission:
+    """The answer to the submission of a federated job."""
+
+    job: FederatedJob
+    """The job as it is wanted now."""
+    changed: bool
+    """Whether the submission changed the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedPlan:
+    """What would become of a federated job if it were run now."""
+
+    before: FederatedJob | None
+    """The job as it is now; None: there is none that runs."""
+    after: FederatedJob
+    """The job as it would be once its tasks are divided."""
+    changed: bool
+    """Whether the submission would change the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedDetails:
+    """A federated job with its job file."""
+
+    job: FederatedJob
+    """The job with its parts."""
+    job_file: dict[str, Any]
+    """Its job file with the `federation` part."""
 
 
 class Outcome(str, enum.Enum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .errors import Code, InvalidError
 from .status import Status
 
-_SILENT = ("NODE_SILENT", "NODE_LOST")
+_SILENT = ("NODE_SILENT", "NODE_LOST", "FEDERATION_SILENT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def worth_repeating(status: Status) -> bool:
     """
     code, refusal = status.code, status.refusal
     if code is Code.UNAVAILABLE:
-        # A gateway that knows that a node is silent has asked often enough.
+        # A gateway that knows that a node or the federation is silent has asked often enough.
         return refusal.reason not in _SILENT
     if code is Code.DEADLINE_EXCEEDED:
         return True

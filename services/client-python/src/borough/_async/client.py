@@ -10,7 +10,9 @@ from ..retry import RetryPolicy
 from .access import Access
 from .call import Caller
 from .cells import Cells
+from .federated import FederatedJobs
 from .jobs import Jobs
+from .members import Members
 from .names import Names
 from .nodes import Nodes
 from .quotas import Quotas
@@ -85,6 +87,10 @@ class AsyncClient:
         """How much users may have admitted."""
         self.access = Access(caller)
         """Who may do what."""
+        self.federated = FederatedJobs(caller)
+        """Run, plan, scale, stop and list federated jobs, and order their releases. The client's cell is the home."""
+        self.members = Members(caller)
+        """The member cells of the federation whose home is the client's cell."""
 
     @property
     def config(self) -> ClientConfig:
