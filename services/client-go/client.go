@@ -170,7 +170,8 @@ func IfJob(id string) ChangeOption {
 }
 
 // IfRevision makes the call only if what it changes still has this revision. Otherwise it is refused with
-// FAILED_PRECONDITION. It concerns [Client.SubmitJob], [Client.UpdateCell], [Client.SetQuota] and [Client.SetGrant].
+// FAILED_PRECONDITION. It concerns [Client.SubmitJob], [Client.UpdateCell], [Client.SetQuota], [Client.SetGrant],
+// [Client.RunFederatedJob] and changes of a member cell, except [Client.JoinMember] and [Client.RemoveMember].
 func IfRevision(revision uint64) ChangeOption {
 	return func(c *change) { c.expectedRevision = revision }
 }

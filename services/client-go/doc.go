@@ -6,7 +6,8 @@
 // all tries of a call. It resumes watches and logs without gaps or repetition.
 //
 // Answers are messages of the package boroughpb, under shorter names here, such as [Job] and [Endpoint]. Build a job
-// with [NewService] or [NewBatch], and run it with [Client.SubmitJob] and [Client.WaitJob].
+// with [NewService] or [NewBatch], and run it with [Client.SubmitJob] and [Client.WaitJob]. A federated job is a
+// [JobFile], which [Client.RunFederatedJob] takes.
 //
 // # Errors
 //

@@ -10,10 +10,11 @@ import (
 
 // Reasons that the library itself reads.
 const (
-	reasonNodeSilent = "NODE_SILENT"
-	reasonNodeLost   = "NODE_LOST"
-	reasonAgentAway  = "AGENT_AWAY"
-	reasonOverloaded = "OVERLOADED"
+	reasonNodeSilent       = "NODE_SILENT"
+	reasonNodeLost         = "NODE_LOST"
+	reasonAgentAway        = "AGENT_AWAY"
+	reasonOverloaded       = "OVERLOADED"
+	reasonFederationSilent = "FEDERATION_SILENT"
 )
 
 // What the HTTP port of a gateway answers to a call of gRPC.
@@ -66,8 +67,8 @@ const (
 func verdictOf(refused *RefusedError) verdict {
 	switch refused.Code {
 	case codes.Unavailable:
-		// The gateway itself has asked a silent node often enough.
-		if refused.nodeSilent() {
+		// The gateway itself has asked a silent node, or a silent federation, often enough.
+		if refused.nodeSilent() || refused.Reason == reasonFederationSilent {
 			return verdictFinal
 		}
 		return verdictRepeat

@@ -55,6 +55,7 @@ func TestWhatIsRepeated(t *testing.T) {
 		{"unavailable", status.New(codes.Unavailable, "later"), verdictRepeat},
 		{"an agent that lost its connection", statusOf(t, codes.Unavailable, "away", reasonOf(reasonAgentAway)), verdictRepeat},
 		{"a silent node", statusOf(t, codes.Unavailable, "silent", reasonOf(reasonNodeSilent)), verdictFinal},
+		{"a silent federation", statusOf(t, codes.Unavailable, "silent", reasonOf(reasonFederationSilent)), verdictFinal},
 		{"a lost node", statusOf(t, codes.Unavailable, "lost", reasonOf(reasonNodeLost)), verdictFinal},
 		{"the time limit of the store", status.New(codes.DeadlineExceeded, "store"), verdictRepeat},
 		{"an overload", statusOf(t, codes.ResourceExhausted, "busy", reasonOf(reasonOverloaded), retryIn(time.Second)), verdictBusy},

@@ -16,6 +16,10 @@ type (
 	Event = pb.Event
 	// Explanation says why tasks are not placed, or do not run as they should.
 	Explanation = pb.Explanation
+	// FederatedJob is the state of a job whose tasks a federation divides among cells.
+	FederatedJob = pb.FederatedJob
+	// FederatedJobVersion is one version of a federated job.
+	FederatedJobVersion = pb.FederatedJobVersion
 	// Grant is what a user or a group is given and denied.
 	Grant = pb.Grant
 	// Job is the state of a job.
@@ -26,6 +30,8 @@ type (
 	JobVersion = pb.JobVersion
 	// LabelMatch is a condition on one label.
 	LabelMatch = pb.LabelMatch
+	// Member is a cell of a federation.
+	Member = pb.Member
 	// Node is the state of a node.
 	Node = pb.Node
 	// Quota is how much a user may have admitted in a band, and how much is.

@@ -268,11 +268,14 @@ func (r *run) list(s *step) error {
 	case "tasks":
 		err = each(client.Tasks(ctx, borough.TaskFilter{Job: job.Name, PageSize: s.Page}),
 			func(row *borough.Task) { is(row.GetJob(), row.GetIndex()) })
+	case "federated":
+		err = each(client.FederatedJobs(ctx, borough.FederatedFilter{User: client.User(), PageSize: s.Page}),
+			func(row *borough.FederatedJob) { is(row.GetName(), 0) })
 	case "endpoints":
 		err = each(client.Endpoints(ctx, borough.EndpointFilter{Job: job.Name, PageSize: s.Page}),
 			func(row *borough.Endpoint) { is(row.GetJob(), row.GetIndex()) })
 	default:
-		err = fmt.Errorf("what: %q; accepted: jobs, tasks or endpoints", s.What)
+		err = fmt.Errorf("what: %q; accepted: jobs, tasks, endpoints or federated", s.What)
 	}
 	if err == nil && twice != "" {
 		err = fmt.Errorf("row %s comes twice", twice)

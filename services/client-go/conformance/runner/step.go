@@ -36,12 +36,21 @@ type step struct {
 		Count   *uint32 `json:"count"`
 		Version *uint32 `json:"version"`
 		State   *string `json:"state"`
+		// Of a federated job.
+		Revision *uint64 `json:"revision"`
+		Changed  *bool   `json:"changed"`
 	} `json:"expect"`
 	// For is what wait waits for, or the milliseconds of a pause.
 	For     json.RawMessage `json:"for"`
 	Outcome string          `json:"outcome"`
 	What    string          `json:"what"`
 	Page    uint32          `json:"page"`
+
+	// Federated jobs.
+	Call     string          `json:"call"`
+	File     json.RawMessage `json:"file"`
+	Stage    uint32          `json:"stage"`
+	Revision uint64          `json:"revision"`
 
 	// Watches.
 	Watch string  `json:"watch"`
