@@ -5,6 +5,7 @@ import { JobState } from "../src/messages.js";
 import { type BoroughClient, listOf } from "../src/node.js";
 import { type Alike, EndpointLog } from "./endpoints.js";
 import { check } from "./expect.js";
+import { federatedCall } from "./federated.js";
 import { jobSpec } from "./job.js";
 import { clientOf, fault, type Json, type World } from "./world.js";
 
@@ -82,6 +83,7 @@ export class Stage {
       get: () => this.#get(step),
       wait: () => this.#wait(step),
       list: () => this.#list(step),
+      federated: () => this.#federated(step),
       watch: () => {
         this.#watches.set(step.watch as string, new EndpointLog(this.#client, step.job as string));
       },
@@ -110,11 +112,11 @@ export class Stage {
     const runs = job.state === JobState.RUNNING || job.state === JobState.STOPPING;
     const state = job.state === JobState.WAITING ? "queued" : runs ? "running" : "ended";
     const found: Json = { count: job.count, version: job.specVersion, state };
-    const expected = Object.entries((step.expect as Json | undefined) ?? {});
-    holds(
-      expected.every(([key, value]) => found[key] === value),
-      found,
-    );
+    expected(step, found);
+  }
+
+  async #federated(step: Json): Promise<void> {
+    expected(step, await federatedCall(this.#client.federated, step));
   }
 
   async #wait(step: Json): Promise<void> {
@@ -124,13 +126,14 @@ export class Stage {
   }
 
   async #list(step: Json): Promise<void> {
-    const { jobs, tasks, names } = this.#client;
+    const { jobs, tasks, names, federated } = this.#client;
     const { job } = step as { job?: string };
     const options = { pageSize: step.page as number };
     const of = job === undefined ? {} : { job };
     const rowsOf: Record<string, () => Promise<[name: string, row: string][]>> = {
       jobs: async () => (await listOf(jobs.list({}, options))).map(({ name, id }) => [name, id]),
       tasks: async () => (await listOf(tasks.list(of, options))).map((row) => [row.job, `${row.job}/${row.index}`]),
+      federated: async () => (await listOf(federated.list({}, options))).map(({ name, id }) => [name, id]),
       endpoints: async () => (await listOf(names.list(of, options))).map((row) => [row.job, row.name]),
     };
     const rows = (await rowsOf[step.what as string]?.()) ?? [];
@@ -222,6 +225,15 @@ function within(step: Json): number {
 
 function holds(asSaid: boolean, found: unknown): void {
   if (!asSaid) throw new Error(`found: ${typeof found === "string" ? found : JSON.stringify(found)}`);
+}
+
+/** Compares what a step found with what it expects. */
+function expected(step: Json, found: Json): void {
+  const entries = Object.entries((step.expect as Json | undefined) ?? {});
+  holds(
+    entries.every(([key, value]) => found[key] === value),
+    found,
+  );
 }
 
 /** Waits until it holds. Returns false if it does not in time. */

@@ -7,11 +7,13 @@ import { type CallOptions, Calls, type TokenSource } from "./calls.js";
 import { Cells } from "./cells.js";
 import { CellContext, present } from "./context.js";
 import { invalid } from "./errors.js";
+import { FederatedJobs } from "./federated.js";
 import type { Cursor } from "./gen/borough/v1/common_pb.js";
 import { type Event, WatchService } from "./gen/borough/v1/watch_pb.js";
 import { Health, HealthCheckResponse_ServingStatus } from "./gen/grpc/health/v1/health_pb.js";
 import { cancellable } from "./iterate.js";
 import { Jobs } from "./jobs.js";
+import { Members } from "./members.js";
 import { Names, type WatchOptions } from "./names.js";
 import { Nodes } from "./nodes.js";
 import { type GatewayConnection, GatewayPool, type PooledGateway } from "./pool.js";
@@ -101,6 +103,10 @@ export class BoroughClient {
   readonly quotas: Quotas;
   /** Grants of rights. */
   readonly access: Access;
+  /** Federated jobs: run, plan, list, scale, stop, and order their releases. The cell of the client is the home. */
+  readonly federated: FederatedJobs;
+  /** The member cells of the federation whose home is the cell of the client. */
+  readonly members: Members;
 
   readonly #context: CellContext;
 
@@ -120,6 +126,8 @@ export class BoroughClient {
     this.cells = new Cells(this.#context);
     this.quotas = new Quotas(this.#context);
     this.access = new Access(this.#context);
+    this.federated = new FederatedJobs(this.#context);
+    this.members = new Members(this.#context);
   }
 
   /** The addresses of the gateways. */

@@ -7,13 +7,23 @@ export type { BoroughClient, CommonOptions, EventList, GatewayHealth } from "./c
 export { type ChangeOptions, type ListOptions, newRequestId } from "./context.js";
 export * from "./errors.js";
 export type { ExecExit, ExecInput, ExecOutput, ExecSession, TerminalSize } from "./exec.js";
+export type {
+  FederatedJobDetail,
+  FederatedJobFilter,
+  FederatedJobs,
+  FederatedPlan,
+  ReleaseOrder,
+  SubmittedFederatedJob,
+} from "./federated.js";
 export { listOf } from "./iterate.js";
 export { defineJob } from "./job/build.js";
 export type * from "./job/options.js";
 export type { WaitOptions, WaitProgress, WaitResult } from "./job/wait.js";
+export type { JobFile } from "./job-file.js";
 export type { ExpectedJob, JobDetail, JobFilter, Jobs, RolloutOrder, SubmittedJob } from "./jobs.js";
 export type { LabelChange, LabelCondition, LabelSelector } from "./labels.js";
 export type { LogItem } from "./log/follower.js";
+export type { MemberChangeOptions, Members } from "./members.js";
 export type { EndpointFilter, Names, WatchOptions } from "./names.js";
 export type { NodeFilter, Nodes, NodeTaint, NodeTaintMatch } from "./nodes.js";
 export type { GatewayAbsence } from "./outage.js";

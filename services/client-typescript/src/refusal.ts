@@ -13,6 +13,8 @@ import {
 const REASONS_SILENT = ["NODE_SILENT", "NODE_LOST"];
 /** The reason if the agent may only have lost its connection. */
 const REASON_AWAY = "AGENT_AWAY";
+/** The reason if no federation process has answered. */
+const REASON_FEDERATION_SILENT = "FEDERATION_SILENT";
 /** The reason of a gateway that has too much to do. */
 const REASON_OVERLOADED = "OVERLOADED";
 
@@ -119,6 +121,11 @@ export function refusalOf(error: ConnectError): Refusal {
 /** Returns true if the gateway knows that the node of a task is silent or lost. Another try at once helps no more. */
 export function isNodeSilent(refusal: Refusal): boolean {
   return REASONS_SILENT.includes(refusal.reason);
+}
+
+/** Returns true if no federation process has answered the gateway in time. */
+export function isFederationSilent(refusal: Refusal): boolean {
+  return refusal.reason === REASON_FEDERATION_SILENT;
 }
 
 /** Returns true if the agent of the node of a task does not answer. The metadata names the `node` and the `task`. */

@@ -1,6 +1,6 @@
 /** Decides whether a call is tried again, and after which pause. Pure: the random number is an argument. */
 
-import { type Failure, isNodeSilent, isOverloaded } from "./refusal.js";
+import { type Failure, isFederationSilent, isNodeSilent, isOverloaded } from "./refusal.js";
 
 /** How often and how fast calls are tried again. */
 export interface RetryPolicy {
@@ -44,8 +44,8 @@ export function verdict(failure: Failure): Verdict {
   const { refusal } = failure;
   const afterMs = refusal.retryAfterMs ?? 0;
   if (isOverloaded(refusal)) return { next: "wait", afterMs };
-  // The gateway of a silent node has asked often enough.
-  if (isNodeSilent(refusal)) return { next: "give_up" };
+  // The gateway of a silent node, or of a silent federation, has asked often enough.
+  if (isNodeSilent(refusal) || isFederationSilent(refusal)) return { next: "give_up" };
   // The second is the time limit of the store. This library enforces its own deadline over all tries.
   const passes = refusal.code === "UNAVAILABLE" || refusal.code === "DEADLINE_EXCEEDED";
   return passes ? { next: "repeat", afterMs } : { next: "give_up" };

@@ -27,6 +27,7 @@ test("only what may pass is tried again", () => {
   assert.equal(next(Code.Unavailable, "AGENT_AWAY"), "repeat");
   assert.equal(next(Code.Unavailable, "NODE_SILENT"), "give_up");
   assert.equal(next(Code.Unavailable, "NODE_LOST"), "give_up");
+  assert.equal(next(Code.Unavailable, "FEDERATION_SILENT"), "give_up");
   assert.equal(next(Code.ResourceExhausted, "OVERLOADED", 200), "wait");
   assert.equal(next(Code.ResourceExhausted, "OVERLOADED"), "give_up", "without a time");
   assert.equal(next(Code.ResourceExhausted, "QUOTA_EXCEEDED", 200), "give_up");
