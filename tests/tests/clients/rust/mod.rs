@@ -1,6 +1,7 @@
 //! The runner of the Rust client.
 
 mod expect;
+mod federated;
 mod job;
 mod step;
 mod watch;

@@ -92,6 +92,7 @@ impl Stage<'_> {
             "watch" | "until" | "items" | "audit" | "unwatch" => self.watched(step).await?,
             "logs" => self.logs(step).await?,
             "exec" => self.exec(step).await?,
+            "federated" => self.federated(&job(), step).await?,
             "resolve" => self.resolve(&job(), step).await?,
             other => return Err(Failed::otherwise(format!("no operation {other:?}"))),
         }
@@ -166,6 +167,7 @@ impl Stage<'_> {
                     .try_collect()
                     .await?
             }
+            "federated" => self.federated_names(page).await?,
             _ => {
                 let filter = EndpointListFilter { user, job, selector: Vec::new() };
                 client
@@ -301,7 +303,7 @@ fn within_bounds(count: u64, bounds: &Value) -> bool {
         && bounds["max"].as_u64().is_none_or(|most| count <= most)
 }
 
-fn holds(as_said: bool, found: impl FnOnce() -> String) -> Result<(), Failed> {
+pub(super) fn holds(as_said: bool, found: impl FnOnce() -> String) -> Result<(), Failed> {
     if as_said { Ok(()) } else { Err(Failed::otherwise(format!("found: {}", found()))) }
 }
 
