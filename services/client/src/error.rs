@@ -93,11 +93,18 @@ fn token_refused(token: Option<&str>, refusal: &GatewayRefusal) -> String {
 const REASONS_SILENT: [&str; 2] = ["NODE_SILENT", "NODE_LOST"];
 /// The reason if the agent may only have lost its connection.
 const REASON_AWAY: &str = "AGENT_AWAY";
+/// The reason if no federation process has answered.
+const REASON_FEDERATION_SILENT: &str = "FEDERATION_SILENT";
 
 /// Returns true if a gateway knows that the node of a task does not answer. Another try at once helps no more.
 pub(crate) fn node_silent(status: &Status) -> bool {
     let info = status.get_details_error_info();
     info.is_some_and(|info| REASONS_SILENT.contains(&info.reason.as_str()))
+}
+
+/// Returns true if no federation process has answered the gateway, which has waited for one.
+pub(crate) fn federation_silent(status: &Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.reason == REASON_FEDERATION_SILENT)
 }
 
 /// The refusal of a status that says that the agent of a task's node is away.

@@ -1,5 +1,7 @@
 //! Federated jobs. The cell of the client is the home of the federation.
 
+use std::time::Duration;
+
 use borough_proto::v1::federated_service_client::FederatedServiceClient;
 use borough_proto::v1::order_federated_release_request::Order;
 use borough_proto::v1::{
@@ -13,6 +15,9 @@ use borough_proto::v1::{
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
 use crate::job::JobRef;
+
+/// The gateway waits up to 12 s for a federation process.
+const PLAN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Which federated jobs are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -65,7 +70,8 @@ impl Client {
             job_file,
             rebalance: RebalancedTasks::Unspecified.into(),
         };
-        self.call("PlanFederatedJob", message, rpc!(FederatedServiceClient.plan_federated_job)).await
+        let send = rpc!(FederatedServiceClient.plan_federated_job);
+        self.call_within(PLAN_DEADLINE, "PlanFederatedJob", message, send).await
     }
 
     /// One page of federated jobs by user and name.

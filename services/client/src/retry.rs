@@ -5,7 +5,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::error::node_silent;
+use crate::error::{federation_silent, node_silent};
 
 /// How often and how fast calls are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) fn worth_repeating(status: &Status) -> bool {
     let broken = std::error::Error::source(status).is_some();
     match status.code() {
         // The gateway has asked often enough.
-        Code::Unavailable if node_silent(status) => false,
+        Code::Unavailable if node_silent(status) || federation_silent(status) => false,
         // The second is the store's own time limit. The caller enforces its deadline itself, over all tries.
         Code::Unavailable | Code::DeadlineExceeded => true,
         Code::Unknown | Code::Internal | Code::Cancelled => broken,
@@ -70,6 +70,8 @@ pub(crate) fn retry_told(status: &Status) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use tonic_types::ErrorDetails;
+
     use super::*;
 
     #[test]
@@ -99,6 +101,12 @@ mod tests {
             assert!(!worth_repeating(&Status::new(code, "no")), "{code:?}");
         }
         assert!(worth_repeating(&Status::unavailable("later")));
+        for reason in ["NODE_SILENT", "NODE_LOST", "FEDERATION_SILENT"] {
+            let details =
+                ErrorDetails::with_error_info(reason, "borough", [("cell".to_owned(), "a".to_owned())]);
+            let silent = Status::with_error_details(Code::Unavailable, "silent", details);
+            assert!(!worth_repeating(&silent), "{reason}");
+        }
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(worth_repeating(&Status::from_error(Box::new(broken))));
     }
