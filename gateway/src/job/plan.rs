@@ -102,15 +102,12 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
         let job = cell.state(|state| Some(state.job_by_name(&spec.user, &spec.name)?.id))?;
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
         let PlannedRollout { mut attempts, rules, .. } = rollout;
-        let (spec_is_daemon, mut serves) = (spec.kind == JobKind::Daemon, false);
-        if spec_is_daemon {
+        let mut daemon = None;
+        if spec.kind == JobKind::Daemon {
             let planned = cell.state(|state| nodes_planned(state, &spec))?;
-            let ended: BTreeSet<u32> = planned.withdrawn.iter().copied().collect();
-            attempts.rows.retain(|row| !ended.contains(&row.id.index));
-            response.replaced.retain(|index| !ended.contains(index));
-            response.stopped = planned.withdrawn;
-            attempts.revived = planned.rows;
-            serves = planned.serves;
+            attempts.rows.retain(|row| !planned.withdrawn.contains(&row.id.index));
+            attempts.revived.clone_from(&planned.rows);
+            daemon = Some(planned);
         }
         let dry =
             cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
@@ -118,8 +115,8 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
         if let Some(job) = job {
             cell.state(|state| nodes_before(&mut response, state, job))?;
         }
-        if spec_is_daemon && response.placements.is_empty() && response.unplaced.is_empty() && !serves {
-            response.warnings.push(NONE_MATCHES.to_owned());
+        if let Some(planned) = daemon {
+            planned.add_to(&mut response);
         }
         let warning = rules.and_then(|rules| rollout_warning(&response, &rules));
         response.warnings.extend(warning);
@@ -137,9 +134,29 @@ struct PlannedNodes {
     /// Tasks that nodes would get.
     rows: Vec<TaskRow>,
     /// Tasks that would end, since their nodes would not match.
-    withdrawn: Vec<u32>,
-    /// Whether some node has a task already.
+    withdrawn: BTreeSet<u32>,
+    /// Whether some node has a task already, and keeps it.
     serves: bool,
+}
+
+impl PlannedNodes {
+    /// Says which tasks end. They end at once: where a task may not run, no budget keeps it.
+    fn add_to(self, response: &mut v1::PlanJobResponse) {
+        response.replaced.retain(|index| !self.withdrawn.contains(index));
+        for need in &mut response.needs {
+            need.indexes.retain(|index| !self.withdrawn.contains(index));
+        }
+        response.needs.retain(|need| !need.indexes.is_empty());
+        let (count, none_left) = (self.withdrawn.len(), !self.serves);
+        if count > 0 {
+            let tasks = if count == 1 { "1 task ends".to_owned() } else { format!("{count} tasks end") };
+            response.warnings.push(format!("{tasks} at once: the nodes no longer match"));
+        }
+        response.stopped = self.withdrawn.into_iter().collect();
+        if none_left && response.placements.is_empty() && response.unplaced.is_empty() {
+            response.warnings.push(NONE_MATCHES.to_owned());
+        }
+    }
 }
 
 /// Which nodes a daemon job with this spec would serve, by the controller's own decision.
@@ -148,13 +165,14 @@ fn nodes_planned(state: &MirrorState, spec: &JobSpec) -> PlannedNodes {
     let mut view = DaemonView::with_most(DaemonRules::of(spec, spec.priority), usize::MAX);
     let (mut planned, mut count) = (PlannedNodes::default(), live.map_or(0, |row| row.count));
     for task in live.into_iter().flat_map(|row| state.job_tasks(row.id)) {
-        planned.serves |= !task.is_withdrawn();
         let node = task.node_served().and_then(|node| state.nodes().get(&node));
         view.visit_task(task, node.map(|node| &**node));
     }
     state.nodes().values().for_each(|node| view.visit_node(node));
     let step = view.step();
     planned.withdrawn = step.withdraw.iter().map(|(task, _)| task.index).collect();
+    let mut tasks = live.into_iter().flat_map(|row| state.job_tasks(row.id));
+    planned.serves = tasks.any(|task| !task.is_withdrawn() && !planned.withdrawn.contains(&task.id.index));
     let job = live.map_or(JobId(0), |row| row.id);
     for served in step.serve {
         let known = served.again.and_then(|index| state.tasks().get(&TaskId { job, index }));

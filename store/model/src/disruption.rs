@@ -272,8 +272,10 @@ impl BudgetUse {
 
     /// How many tasks may be away by this budget.
     pub fn away_max(&self, budget: &DisruptionBudget) -> u32 {
-        // A rollout fails if what surges does. A move would wait for it for ever.
-        let is_hopeless = budget.surge > 0 && self.surge_failing >= budget.surge;
+        // A rollout that goes on fails if what surges does, and then the version before serves. Once it is over, a move
+        // would wait for ever.
+        let is_over = budget.rolling.is_none();
+        let is_hopeless = is_over && budget.surge > 0 && self.surge_failing >= budget.surge;
         match budget.cause {
             DisruptionCause::Move if is_hopeless => budget.away_max.max(1),
             DisruptionCause::Move | DisruptionCause::Rollout => budget.away_max,

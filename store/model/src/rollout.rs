@@ -20,9 +20,10 @@ pub use progress::{RolloutProgress, TaskProgress};
 use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_aside};
 use crate::id::{Incarnation, TaskId};
 use crate::job::{
-    CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, defaults,
+    CanaryHealth, HelperPhase, HelperSpec, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure,
+    RolloutState, defaults,
 };
-use crate::task::{ResizeNext, TaskRow, TaskState, resize_next};
+use crate::task::{ResizeNext, TaskRow, TaskState, leave_asked_ms, leave_due_after_ms, resize_next};
 
 /// Attempts that one step ends, resizes or gives the version at most.
 pub const REPLACED_MAX: usize = 256;
@@ -63,6 +64,8 @@ pub struct RolloutRules {
     pub surge_late: u32,
     /// How many resizes may be on their way at a time.
     pub resizing_max: u32,
+    /// How long an attempt may take to end, in milliseconds.
+    leave_ms: u64,
 }
 
 impl RolloutRules {
@@ -89,6 +92,7 @@ impl RolloutRules {
             daemon_since_ms: (spec.kind == JobKind::Daemon).then_some(rollout.begun_ms),
             surge_late: if rollout.resizes { spec.surge(count) } else { 0 },
             resizing_max: unavailable_max.max(count / RESIZED_PART).max(1),
+            leave_ms: leave_with_helpers_ms(spec),
         }
     }
 
@@ -106,6 +110,13 @@ impl RolloutRules {
     fn healthy_left(&self, available: u32) -> u32 {
         healthy_left(available, self.unavailable_max, self.count)
     }
+}
+
+/// How long an attempt may take to end with the helpers that run after its command.
+fn leave_with_helpers_ms(spec: &JobSpec) -> u64 {
+    let after = spec.task.helpers.iter().filter(|helper| helper.when == HelperPhase::After);
+    let after = after.filter_map(HelperSpec::deadline_in_force).fold(0, u64::saturating_add);
+    leave_asked_ms(spec).saturating_add(after)
 }
 
 /// What a look at the tasks of a job has shown.
@@ -195,6 +206,9 @@ impl RolloutView {
         // One that surges is never settled: it ends with the rollout.
         let owned = u32::from(task.id.index < rules.count);
         let surges = task.id.index >= rules.count && !waits_for_node(task);
+        if is_earlier && task.state == TaskState::Stopping {
+            self.visit_leaving(task, rules, now_ms);
+        }
         self.surging = self.surging.saturating_add(u32::from(surges));
         match task.state {
             _ if rules.is_aside(task) => {
@@ -239,6 +253,12 @@ impl RolloutView {
         if is_new && task.failures > self.failing.map_or(0, |(_, failures)| failures) {
             self.failing = Some((task.id.index, task.failures));
         }
+    }
+
+    /// An attempt that ends takes the time that its owner gave it. The deadline begins after it.
+    fn visit_leaving(&mut self, task: &TaskRow, rules: &RolloutRules, now_ms: i64) {
+        let leaves_ms = leave_due_after_ms(task.changed_ms, rules.leave_ms);
+        self.progress_ms = self.progress_ms.max(Some(leaves_ms.min(now_ms)));
     }
 
     /// A stale attempt; `owned`: 1 if it is of a task of the owner.

@@ -21,6 +21,8 @@ struct FailureKind {
     is_dead: bool,
     /// The last end was no failure: the task failed before that.
     is_moved: bool,
+    /// The attempt after the failures serves.
+    is_healthy: bool,
     /// `exit code 7`, `SIGKILL`, `out of memory`, `start failed: MESSAGE`.
     how: String,
 }
@@ -71,7 +73,8 @@ impl FailingTasks {
     pub(super) fn add(&mut self, task: FailingTask, row: &TaskRow, exit: &Exit) {
         let is_dead = row.state == TaskState::Dead;
         let is_moved = !exit.is_failure();
-        let mut kind = FailureKind { is_dead, is_moved, how: exit_text(exit, &exit.message) };
+        let is_healthy = row.is_healthy();
+        let mut kind = FailureKind { is_dead, is_moved, is_healthy, how: exit_text(exit, &exit.message) };
         if self.0.len() >= MESSAGES_MAX && !self.0.contains_key(&kind) {
             kind.how = exit_text(exit, "");
         }
@@ -119,8 +122,10 @@ impl FailingGroup {
             0 | 1 => String::new(),
             failures => format!(", {most}{failures} times in a row"),
         };
-        let headline = if kind.is_moved {
-            let it = if is_one { "it" } else { "they" };
+        let it = if is_one { "it" } else { "they" };
+        let headline = if kind.is_healthy && !kind.is_moved {
+            format!("healthy now; before that {it} failed: {}{times}", kind.how)
+        } else if kind.is_moved {
             let times = if times.is_empty() { " once" } else { times.trim_start_matches(',') };
             format!("{}; before that {it} failed{times}", kind.how)
         } else {
@@ -149,7 +154,8 @@ impl FailingGroup {
                 details.push(format!("next starts: from {first} to {last}, after the back-off"));
             }
         }
-        details.push(commands(name, exit));
+        let is_mended = kind.is_healthy && exit.reason == EndReason::StartFailed;
+        details.extend((!is_mended).then(|| commands(name, exit)));
         let mut explanation = explanation_of(self.indexes, headline, details);
         explanation.failures = self.failures;
         explanation.exit = Some(exit_to_message(exit, self.last.exit_node.clone()));
@@ -166,9 +172,8 @@ fn commands(task: &str, exit: &Exit) -> String {
         }
         // Its agent names the process.
         if exit.message.starts_with("its port ") && exit.message.contains(" is in use: ") {
-            let job = task.rsplit_once('/').map_or(task, |(job, _)| job);
-            let again = format!("borough job stop {job}; borough job run FILE");
-            return format!("end that process, or give the task another port, then: {again}");
+            return "end that process, and the next attempt has the port; or change the port: borough job run FILE"
+                .to_owned();
         }
         return "correct the job file, then: borough job run FILE".to_owned();
     }
@@ -288,6 +293,25 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_is_healthy_again_fails_no_longer() {
+        let mut tasks = FailingTasks::default();
+        let id = TaskId { job: JobId(1), index: 0 };
+        let row = TaskRow {
+            failures: 3,
+            state: TaskState::Running,
+            health: borough_model::task::Health::Healthy,
+            started_ms: Some(2_000),
+            ..TaskRow::never_placed(id)
+        };
+        let task =
+            FailingTask { name: "ann/web/0".to_owned(), node: "n1".to_owned(), ..FailingTask::default() };
+        tasks.add(task, &row, &exit(6, 1_000));
+        let [one] = tasks.explained().try_into().unwrap();
+        assert_eq!(one.headline, "healthy now; before that it failed: exit code 6, 3 times in a row");
+        assert!(one.details.iter().any(|detail| detail.starts_with("now: attempt")), "{:?}", one.details);
+    }
+
+    #[test]
     fn a_failed_start_has_its_cause_and_no_log() {
         let mut tasks = FailingTasks::default();
         let message = "cannot use the working directory /gone: No such file or directory".to_owned();
@@ -295,7 +319,7 @@ mod tests {
         let message =
             "its port http (8080) is in use: process 4711 (nginx) listens on 0.0.0.0:8080".to_owned();
         let hint = commands("ann/web/0", &Exit { message, ..failed.clone() });
-        assert!(hint.starts_with("end that process, or give the task another port, then: "), "{hint}");
+        assert!(hint.starts_with("end that process, and the next attempt has the port; or "), "{hint}");
         added(&mut tasks, 0, 2, 9_000, &failed);
         let [one] = tasks.explained().try_into().unwrap();
         assert!(one.headline.starts_with("fails again and again: start failed: cannot use the working"));

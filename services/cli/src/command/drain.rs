@@ -31,12 +31,23 @@ pub(super) async fn drain(
         Err(ClientError::Refused(refusal)) if refusal.code == tonic::Code::PermissionDenied => Vec::new(),
         listed => listed?.0,
     };
-    let drained = client.node_drain(node, drain_mode(arguments)).await?;
+    let mode = drain_mode(arguments);
+    let drained = client.node_drain(node, mode).await?;
     if arguments.detach {
         return Ok(drained);
     }
     let force_after = arguments.force.filter(|after| !after.is_zero());
-    drain_wait(client, &before, drained, force_after, arguments.timeout, printer).await
+    let limits = DrainLimits { mode, force_after, timeout: arguments.timeout };
+    drain_wait(client, &before, drained, limits, printer).await
+}
+
+/// How a drain began, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DrainLimits {
+    pub(super) mode: DrainMode,
+    /// Stop the tasks that are left after so long.
+    pub(super) force_after: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
 }
 
 /// With which mode a drain begins.
@@ -44,20 +55,21 @@ pub(super) fn drain_mode(arguments: &DrainArguments) -> DrainMode {
     if arguments.force.is_some_and(|after| after.is_zero()) { DrainMode::Force } else { DrainMode::Wait }
 }
 
-/// Waits until the tasks that were on a drained node run elsewhere, and stops those that are left after `force_after`.
+/// Waits until the tasks that were on a drained node run elsewhere. Of a drain by force it waits no longer for tasks
+/// that no other node takes: the node is empty.
 pub(super) async fn drain_wait(
     client: &Client,
     before: &[Task],
     drained: Node,
-    force_after: Option<Duration>,
-    timeout: Option<Duration>,
+    limits: DrainLimits,
     printer: &Printer,
 ) -> Result<Node, Failure> {
     let node = drained.name.as_str();
     let mut drain = Drain {
         client,
         node,
-        force_after,
+        mode: limits.mode,
+        force_after: limits.force_after,
         seen: BTreeMap::new(),
         explained: Vec::new(),
         is_quiet: printer.is_quiet(),
@@ -73,7 +85,7 @@ pub(super) async fn drain_wait(
             }
         }
     };
-    let ended = match timeout {
+    let ended = match limits.timeout {
         None => Ok(emptied.await),
         Some(timeout) => tokio::time::timeout(timeout, emptied).await.map_err(|_| timeout),
     };
@@ -100,6 +112,7 @@ fn goes_on(node: &str, failure: Failure) -> Failure {
 struct Drain<'d> {
     client: &'d Client,
     node: &'d str,
+    mode: DrainMode,
     force_after: Option<Duration>,
     /// Tasks that were on the node, with their attempts there.
     seen: BTreeMap<TaskRef, u64>,
@@ -142,7 +155,7 @@ impl Drain<'_> {
         let (mut last, mut since) = (None, begun);
         loop {
             if self.force_after.is_some_and(|after| clock.monotonic().saturating_sub(begun) >= after) {
-                self.force_after = None;
+                (self.force_after, self.mode) = (None, DrainMode::Force);
                 self.progress.remark("out of time: stopping the tasks that are left");
                 self.client.node_drain(self.node, DrainMode::Force).await?;
             }
@@ -160,6 +173,11 @@ impl Drain<'_> {
                 if lines != self.explained {
                     lines.iter().for_each(|line| self.progress.remark(line));
                     self.explained = lines;
+                }
+                if self.mode == DrainMode::Force && matches!(last, Some(Left::Nowhere(_))) {
+                    let end = format!("{} is empty, and what waits begins once a node takes it", self.node);
+                    self.progress.remark(&end);
+                    return Ok(());
                 }
             }
             tokio::time::sleep(LOOK_EVERY).await;

@@ -9,7 +9,7 @@ use super::bulk::{
     named_read, none_selected, selector_text,
 };
 use super::confirm::Unattended;
-use super::drain::{drain_mode, drain_wait};
+use super::drain::{DrainLimits, drain_mode, drain_wait};
 use super::list::NoRows;
 use super::node::drain_intent;
 use super::selected::nodes_unknown;
@@ -228,7 +228,9 @@ async fn all_emptied(
     let (timeout, still) = (&timeout, &still);
     let wait_for = async |(node, before): (Node, Vec<Task>)| {
         let name = node.name.clone();
-        let ended = drain_wait(client, &before, node, None, timeout.left(), still).await;
+        let mode = drain_mode(arguments);
+        let limits = DrainLimits { mode, force_after: None, timeout: timeout.left() };
+        let ended = drain_wait(client, &before, node, limits, still).await;
         BulkWait { name, objects: 1, ended }
     };
     let waits = stream::iter(drained).map(wait_for).buffer_unordered(WAITS_AT_ONCE);

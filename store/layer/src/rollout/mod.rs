@@ -20,7 +20,7 @@ use borough_model::job::{
     CanaryHealth, JobEvent, JobKind, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
     RolloutRefused, RolloutState, runs_alike, stable_versions,
 };
-use borough_model::rollout::{RolloutRules, canaries_healthy};
+use borough_model::rollout::{RolloutBegin, RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
 
@@ -406,6 +406,9 @@ async fn undo(
         return Err(refused(RolloutRefused::Same(version.unwrap_or(before.spec_version))));
     }
     let back = Rollout::revert(before, None, changes.actor(), changes.at_ms());
+    // Each attempt goes on, and nothing has to serve for it.
+    let in_place = RolloutBegin::of_way_back(before, &in_force, &spec).in_place;
+    let back = if in_place { back.resizing() } else { back };
     let row = spec_update(tx, changes, before, &in_force, &spec, back).await?;
     surge_begin_if_room(tx, changes, row, &spec).await
 }

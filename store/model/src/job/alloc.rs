@@ -1,15 +1,21 @@
 //! What a job has to do with allocs: it is a set of them, or its tasks run in those of a set.
 
+use std::collections::BTreeSet;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use super::validate::variables_named;
 use super::{JobKind, JobRow, JobSpec, JobState};
 use crate::field_error::FieldError;
-use crate::id::JobId;
+use crate::id::{JobId, Name};
 use crate::resource::{Resources, Shortfall, resources_add, resources_multiply, shortfall};
 
 /// What an alloc runs: a process that holds its place until it is ended.
 pub const ALLOC_COMMAND: [&str; 2] = ["sleep", "infinity"];
+
+/// What the variables of an alloc's ports begin with.
+const PORT_PREFIX: &str = "BOROUGH_ALLOC_PORT_";
 
 /// Most jobs in an alloc set. Its row names them.
 pub const MEMBERS_MAX: usize = 64;
@@ -112,8 +118,17 @@ pub fn member_check(
     member_fits(member, spec)
 }
 
-/// Refuses a job with a task that no alloc of the set can ever hold.
+/// Refuses a job with a task that no alloc of the set can ever hold, or that names a port that no alloc has.
 pub fn member_fits(member: &JobSpec, set: &JobSpec) -> Result<(), FieldError> {
+    if let Some((path, name)) = ports_lacking(member, set).next() {
+        let ports: Vec<String> =
+            set.task.ports.iter().map(|port| format!("${{{}}}", port_variable(&port.name))).collect();
+        let accepted = match ports.as_slice() {
+            [] => format!("no port, since the allocs of {} have none", set.name),
+            ports => format!("a port of the allocs of {}: {}", set.name, ports.join(", ")),
+        };
+        return Err(FieldError { path, value: format!("${{{name}}}"), accepted });
+    }
     let Some((index, lacking)) = member_lacks(member, set) else { return Ok(()) };
     let is_own = member.overrides.get(&index).is_some_and(|own| own.resources.is_some());
     let path = if is_own { format!("overrides[{index}].resources") } else { "task.resources".to_owned() };
@@ -129,7 +144,35 @@ pub fn member_fits(member: &JobSpec, set: &JobSpec) -> Result<(), FieldError> {
 /// in force; `members` are the specs in force of the jobs in it.
 pub fn set_change_check(before: &JobSpec, after: &JobSpec, members: &[JobSpec]) -> Result<(), FieldError> {
     members.iter().try_for_each(|member| each_alloc_holds(after, member))?;
+    members.iter().try_for_each(|member| ports_kept(before, after, member))?;
     all_allocs_hold(before, after, members)
+}
+
+/// The variable with the number of a port of an alloc.
+fn port_variable(port: &Name) -> String {
+    format!("{PORT_PREFIX}{}", port.as_str().to_ascii_uppercase().replace('-', "_"))
+}
+
+/// The ports of allocs that commands of the job name, and that allocs of the set do not have.
+fn ports_lacking<'m>(member: &'m JobSpec, set: &JobSpec) -> impl Iterator<Item = (String, &'m str)> {
+    let known: BTreeSet<String> = set.task.ports.iter().map(|port| port_variable(&port.name)).collect();
+    let named = variables_named(member).into_iter();
+    named.filter(move |(_, name)| name.starts_with(PORT_PREFIX) && !known.contains(*name))
+}
+
+/// Refuses to take a port that a job in the set names: each of its tasks would fail at its start.
+fn ports_kept(before: &JobSpec, after: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {
+    let lacked: BTreeSet<&str> = ports_lacking(member, before).map(|(_, name)| name).collect();
+    let Some((_, name)) = ports_lacking(member, after).find(|(_, name)| !lacked.contains(name)) else {
+        return Ok(());
+    };
+    let ports: Vec<&str> = after.task.ports.iter().map(|port| port.name.as_str()).collect();
+    let value = if ports.is_empty() { "none".to_owned() } else { ports.join(", ") };
+    let accepted = format!(
+        "also that of ${{{name}}}, which a command of job {}/{} in it names",
+        member.user, member.name
+    );
+    Err(FieldError { path: "task.ports".to_owned(), value, accepted })
 }
 
 fn each_alloc_holds(set: &JobSpec, member: &JobSpec) -> Result<(), FieldError> {

@@ -412,7 +412,7 @@ pub struct RestartSpec {
     #[n(0)]
     #[field(by_hand, schema = restart_mode_schema, default = "services `always`, batch jobs `on_failure`")]
     pub mode: RestartMode,
-    /// The most restarts in a row; the next failure ends the task for good. Absent: no limit.
+    /// The most restarts in a row; the next failure ends the task for good.
     #[n(1)]
     #[field(by_hand, file = "attempts", schema = attempts_schema, default = "services no limit, batch jobs 3")]
     pub attempts_max: Option<u32>,

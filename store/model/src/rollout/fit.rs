@@ -107,6 +107,15 @@ impl RolloutBegin {
         Self { canaries, in_place: settled && canaries == 0 && reach == DifferenceReach::InPlace }
     }
 
+    /// Of a way back from the spec in force to `spec`, which has served before: it has no canaries.
+    pub fn of_way_back(row: &JobRow, in_force: &JobSpec, spec: &JobSpec) -> Self {
+        let is_settled = |last: &Rollout| last.state == RolloutState::Done && last.skipped == 0;
+        let settled = row.rollout.as_deref().is_none_or(is_settled);
+        let reach = SpecDifference::reach(in_force, spec);
+        let goes_on = matches!(reach, DifferenceReach::Adopted | DifferenceReach::InPlace);
+        Self { canaries: 0, in_place: settled && goes_on }
+    }
+
     /// How many tasks run beside the `count` of the owner when it begins: its canaries, or what surges.
     pub fn surge(self, spec: &JobSpec, count: u32) -> u32 {
         match self.canaries {

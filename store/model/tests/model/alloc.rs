@@ -2,7 +2,7 @@
 
 use borough_model::id::JobId;
 use borough_model::job::{
-    ChangeClass, JobAlloc, JobEvent, JobKind, JobRow, JobSpec, JobState, MEMBERS_MAX, change_class,
+    ChangeClass, JobAlloc, JobEvent, JobKind, JobRow, JobSpec, JobState, MEMBERS_MAX, PortSpec, change_class,
     fields_fixed, job_new, job_transition, member_check, set_change_check, set_stop_refused,
 };
 use borough_model::resize::{SpecResize, resize_prevented};
@@ -119,6 +119,36 @@ fn a_set_keeps_what_the_jobs_in_it_need_and_ends_after_them() {
     let job = job_new(JobId(8), &member, RequestId(2), 0);
     let reason = set_stop_refused(&row, [&job]).unwrap();
     assert!(reason.ends_with("Stop it first: borough job stop ada/web"), "{reason}");
+}
+
+/// A task whose command names a port that its alloc lacks fails at each start.
+#[test]
+fn a_set_has_the_ports_that_the_jobs_in_it_name() {
+    let (row, spec) = set();
+    let ports = |ports: &[&str]| {
+        let ports = ports.iter().map(|text| PortSpec { name: name(text), number: None }).collect();
+        let mut set = spec.clone();
+        set.task.ports = ports;
+        set
+    };
+    let mut member = file_spec(&member_file()).unwrap();
+    member.task.command = vec!["serve".to_owned(), "--at=${BOROUGH_ALLOC_PORT_HTTP_IN}".to_owned()];
+    let check = |set: &JobSpec| member_check(&member, Some((&row, set)), 0);
+    assert_eq!(check(&ports(&["http-in"])), Ok(()));
+    let other = check(&ports(&["admin"])).unwrap_err();
+    assert_eq!(
+        (other.path.as_str(), other.value.as_str()),
+        ("task.command[1]", "${BOROUGH_ALLOC_PORT_HTTP_IN}")
+    );
+    assert!(other.accepted.ends_with("${BOROUGH_ALLOC_PORT_ADMIN}"), "{other:?}");
+    assert!(check(&ports(&[])).unwrap_err().accepted.contains("have none"));
+
+    let one = std::slice::from_ref(&member);
+    assert_eq!(set_change_check(&ports(&["http-in"]), &ports(&["http-in", "admin"]), one), Ok(()));
+    let taken = set_change_check(&ports(&["http-in"]), &ports(&["admin"]), one).unwrap_err();
+    assert_eq!((taken.path.as_str(), taken.value.as_str()), ("task.ports", "admin"));
+    assert!(taken.accepted.contains("ada/web"), "{taken:?}");
+    assert_eq!(set_change_check(&ports(&[]), &ports(&["admin"]), one), Ok(()), "it never had it");
 }
 
 /// Each of its allocs holds each task. Together they do not hold all of them.

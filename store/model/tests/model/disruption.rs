@@ -132,9 +132,12 @@ fn a_failing_task_uses_budget_unless_its_version_was_rolled_out() {
 fn moves_do_not_wait_for_a_surge_that_keeps_failing() {
     let none = UpdateSpec { unavailable_max: Some(0), surge_max: Some(1), ..UpdateSpec::default() };
     let (row, spec) = job(1, none);
-    let row = begun_with_canaries(&row, 0, 1);
-    let row = set(&row, row.rollout.as_deref().unwrap().with_state(RolloutState::Paused, NOW).unwrap());
+    let rolling = begun_with_canaries(&row, 0, 1);
+    let paused = rolling.rollout.as_deref().unwrap().with_state(RolloutState::Paused, NOW).unwrap();
+    let row = set(&rolling, paused);
     let with = |surging: TaskRow| move_left(&spec, &row, &[healthy(0, 1), surging]);
+    // The task would begin with the version that fails. Once the rollout has failed, the one before is back.
+    assert_eq!(move_left(&spec, &rolling, &[healthy(0, 1), failing(1, 2)]), 0, "the rollout ends by itself");
     assert_eq!(with(task(1, 2, TaskState::Starting, None)), 0, "it may serve soon");
     assert_eq!(with(healthy(1, 2)), 1, "it stands in");
     assert_eq!(with(failing(1, 2)), 1, "it never may");

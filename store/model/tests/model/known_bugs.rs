@@ -3,9 +3,11 @@
 
 use borough_model::job::{CanaryHealth, JobKind, JobSpec, RolloutFailure, UpdateSpec};
 use borough_model::rollout::RolloutStep;
-use borough_model::task::{EndReason, StopReason, TaskEvent, TaskRow, TaskState, Verdict};
+use borough_model::task::{EndReason, LEAVE_MARGIN_MS, StopReason, TaskEvent, TaskRow, TaskState, Verdict};
 
-use crate::rollout::{DEADLINE_MS, HEALTHY_AFTER_MS, begun_with_canaries, job, replaced, set, step, task};
+use crate::rollout::{
+    DEADLINE_MS, HEALTHY_AFTER_MS, begun, begun_with_canaries, job, replaced, set, step, task,
+};
 use crate::sample::{NOW, attempt, exit, row_from, rules, running};
 
 fn healthy(index: u32, version: u32) -> TaskRow {
@@ -114,4 +116,22 @@ fn batch_work_that_is_drained_waits_for_a_node_whatever_its_end_was() {
         let row = row_from(running(borough_model::task::Health::Healthy), &[drained.clone(), exited]);
         assert_eq!((row.state, row.not_before_ms, row.failures), (TaskState::Pending, 0, 0), "{reason:?}");
     }
+}
+
+/// The time of a stop is the owner's choice, and may be longer than the deadline.
+#[test]
+fn an_attempt_that_ends_in_its_own_time_is_progress_until_it_is_late() {
+    let (row, mut spec) = job(2, UpdateSpec::default());
+    let deadline_ms = i64::try_from(DEADLINE_MS).unwrap();
+    (spec.drain_delay_ms, spec.task.grace_ms) = (DEADLINE_MS, 2 * DEADLINE_MS);
+    let row = begun(&row);
+    let ending = |version| TaskRow { changed_ms: NOW, ..task(0, version, TaskState::Stopping, None) };
+    let of = |version, now_ms| {
+        step(&row, &spec, &[ending(version), task(1, 2, TaskState::Running, Some(NOW))], now_ms)
+    };
+    let late_ms = NOW + 3 * deadline_ms + LEAVE_MARGIN_MS;
+    assert!(matches!(of(1, late_ms + deadline_ms - 1), RolloutStep::Wait { .. }));
+    assert!(matches!(of(1, late_ms + deadline_ms), RolloutStep::Fail(RolloutFailure::NoProgress { .. })));
+    // One of the new version ends since it fails, which is none.
+    assert!(matches!(of(2, late_ms), RolloutStep::Fail(RolloutFailure::NoProgress { .. })));
 }

@@ -95,6 +95,9 @@ fn neither_canaries_nor_a_surge_wait_for_a_weight() {
     other.task.command.push("x".to_owned());
     let begin = RolloutBegin::of(&row, &old, &other, 3);
     assert_eq!((begin, begin.surge(&other, 3)), (RolloutBegin { canaries: 1, in_place: false }, 1));
+    // A way back has none either, and no canaries.
+    assert_eq!(RolloutBegin::of_way_back(&row, &new, &old).surge(&old, 3), 0);
+    assert_eq!(RolloutBegin::of_way_back(&row, &other, &old).surge(&old, 3), 2);
     // While another rollout is under way, some attempts may be of a version that nobody has compared.
     let begin = RolloutBegin::of(&begun(&row), &old, &new, 3);
     assert_eq!(begin, RolloutBegin { canaries: 1, in_place: false });

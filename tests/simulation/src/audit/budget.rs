@@ -83,7 +83,9 @@ impl Auditor {
         let surge = row.surge();
         let count = row.count - surge;
         let wanted = ended.iter().filter(|task| task.index < row.count).count();
-        let serves = if surge > 0 { self.surge_serves(row) } else { surges_first(spec, row) };
+        // A rollout that goes on ends by itself, so nothing needs to go on without what surges for it.
+        let rolls = row.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Rolling);
+        let serves = if surge > 0 { rolls || self.surge_serves(row) } else { surges_first(spec, row) };
         let most = moved_max(spec, count, serves);
         let left = self.serving(row, false).saturating_sub(u64::try_from(wanted).unwrap_or(u64::MAX));
         self.note("moved_healthy");

@@ -283,7 +283,12 @@ pub(super) async fn scale(
     let scaled = scaled.job.unwrap_or_default();
     if let WaitMode::Until(limits) = wait_for {
         let waited = wait(client, job, Goal::Up, limits, printer).await?;
+        let now = waited.job.count;
         show(client, waited, printer).await?;
+        if now != count {
+            let message = format!("{job}: its count is {now} by now, so another change superseded {count}");
+            return Err(Failure::new(Code::Failed, message).with_hint(format!("borough job history {job}")));
+        }
     } else {
         let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
         printer.one(&JobView::from(scaled), text)?;

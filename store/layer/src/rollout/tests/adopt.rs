@@ -76,6 +76,24 @@ async fn weights_reach_the_endpoints_in_steps_and_nothing_is_withdrawn() {
     assert!(!deltas.iter().any(|delta| matches!(delta, Delta::EndpointWithdrawn { .. })));
 }
 
+/// A way back that only changes weights in place needs nobody that stands in.
+#[tokio::test(start_paused = true)]
+async fn an_undo_of_a_weight_surges_for_nobody() {
+    let world = World::with_two_endpoints().await;
+    let surging = |weight| {
+        let update = UpdateSpec { surge_max: Some(1), ..UpdateSpec::default() };
+        JobSpec { update: Some(update), ..weighing(weight, 100) }
+    };
+    for weight in [3, 9] {
+        world.submit(&surging(weight)).await.unwrap();
+        world.adopt(world.job().await.revision, &[0, 1]).await;
+        world.done().await;
+    }
+    world.order(RolloutOrder::Undo(None)).await.unwrap();
+    let (job, rollout) = (world.job().await, world.rollout().await);
+    assert_eq!((job.count, rollout.surge, rollout.state), (2, 0, RolloutState::Rolling));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_differs_in_more_than_its_weight_adopts_nothing() {
     let world = World::with_two_endpoints().await;

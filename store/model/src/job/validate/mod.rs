@@ -40,6 +40,7 @@ pub(super) use task::{
 };
 pub(super) use update::update_check;
 use variable::variables_check;
+pub(super) use variable::variables_named;
 pub use variable::variables_of;
 
 /// Most tasks of a job. Programs list, stop and count the rows of a job together, which takes ten transactions of ten

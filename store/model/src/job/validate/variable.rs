@@ -35,6 +35,26 @@ fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+/// Every variable that a command of the job names, with the path of its text.
+pub(in crate::job) fn variables_named(spec: &JobSpec) -> Vec<(String, &str)> {
+    let helpers = spec.task.helpers.iter().enumerate();
+    let helpers =
+        helpers.map(|(at, helper)| (format!("task.helpers[{at}].command"), helper.command.as_slice()));
+    let own = spec.overrides.iter().map(|(index, own)| (format!("overrides[{index}]"), own));
+    let roles = spec.roles().iter().enumerate().map(|(at, role)| (format!("roles[{at}]"), &role.task));
+    let parts = own.chain(roles).flat_map(|(path, part)| {
+        let command = part.command.as_deref().unwrap_or_default();
+        [(format!("{path}.command"), command), (format!("{path}.arguments"), part.arguments.as_slice())]
+    });
+    let main = std::iter::once(("task.command".to_owned(), spec.task.command.as_slice()));
+    let texts = main.chain(helpers).chain(parts).flat_map(|(path, texts)| {
+        texts.iter().enumerate().map(move |(at, text)| (format!("{path}[{at}]"), text))
+    });
+    texts
+        .flat_map(|(path, text)| variables_of(text).into_iter().map(move |name| (path.clone(), name)))
+        .collect()
+}
+
 /// The variables that some task of a job has.
 #[derive(Clone)]
 struct KnownVariables {
