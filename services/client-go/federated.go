@@ -69,6 +69,19 @@ func (c *Client) PlanFederatedJob(ctx context.Context, file JobFile) (*pb.PlanFe
 	return reply(answer, c.callWithin(ctx, max(planDeadline, c.config().Deadline), method, request, answer))
 }
 
+// PlanFederatedRebalance shows what would become of a job if [Client.RebalanceFederatedJob] rebalanced it now. Nothing
+// is changed.
+func (c *Client) PlanFederatedRebalance(
+	ctx context.Context, job JobRef, which pb.RebalancedTasks,
+) (*pb.PlanFederatedJobResponse, error) {
+	request := &pb.PlanFederatedJobRequest{
+		Context: c.reading(), Cell: c.cell, User: c.owner(job), Name: job.Name, Rebalance: which,
+	}
+	answer := new(pb.PlanFederatedJobResponse)
+	method := pb.FederatedService_PlanFederatedJob_FullMethodName
+	return reply(answer, c.callWithin(ctx, max(planDeadline, c.config().Deadline), method, request, answer))
+}
+
 // FederatedJobs iterates over the federated jobs, by user and name, without their parts. An error is the last item.
 func (c *Client) FederatedJobs(ctx context.Context, filter FederatedFilter) iter.Seq2[*FederatedJob, error] {
 	return pages(filter.PageSize, func(page *pb.PageRequest) ([]*FederatedJob, string, error) {
@@ -120,6 +133,20 @@ func (c *Client) ScaleFederatedJob(
 	}
 	method := pb.FederatedService_ScaleFederatedJob_FullMethodName
 	return c.federated(ctx, method, request, new(pb.ScaleFederatedJobResponse))
+}
+
+// RebalanceFederatedJob has tasks of a job divided among the cells again, although nothing has changed: all of them, or
+// those that do not run and have no room in their cell. With [IfRevision] the call is refused if the job has changed.
+func (c *Client) RebalanceFederatedJob(
+	ctx context.Context, job JobRef, which pb.RebalancedTasks, options ...ChangeOption,
+) (*FederatedJob, error) {
+	change := changeOf(options)
+	request := &pb.RebalanceFederatedJobRequest{
+		Context: c.changing(change), Cell: c.cell, User: c.owner(job), Name: job.Name, Which: which,
+		ExpectedRevision: change.expectedRevision,
+	}
+	method := pb.FederatedService_RebalanceFederatedJob_FullMethodName
+	return c.federated(ctx, method, request, new(pb.RebalanceFederatedJobResponse))
 }
 
 // StopFederatedJob stops the parts in all cells. A cell that is silent stops its part when it is back.

@@ -221,9 +221,13 @@ func TestChangesOfAFederatedJobSayWhatTheyWant(t *testing.T) {
 		&pb.OrderFederatedReleaseResponse{Job: job})
 	onRequest[pb.ForgetFederatedJobRequest](gateway, "ForgetFederatedJob",
 		&pb.ForgetFederatedJobResponse{Job: job}, &pb.ForgetFederatedJobResponse{})
+	rebalances := onRequest[pb.RebalanceFederatedJobRequest](gateway, "RebalanceFederatedJob",
+		&pb.RebalanceFederatedJobResponse{Job: job})
 	client, ctx, web, id := clientOf(t, Config{}, gateway.Address), t.Context(), JobRef{Name: "web"}, NewRequestID()
+	stuck := pb.RebalancedTasks_REBALANCED_TASKS_STUCK
 	changes := []func() (*FederatedJob, error){
 		func() (*FederatedJob, error) { return client.ScaleFederatedJob(ctx, web, 5, WithRequestID(id)) },
+		func() (*FederatedJob, error) { return client.RebalanceFederatedJob(ctx, web, stuck, IfRevision(3)) },
 		func() (*FederatedJob, error) { return client.PauseFederatedRelease(ctx, web) },
 		func() (*FederatedJob, error) { return client.ResumeFederatedRelease(ctx, web) },
 		func() (*FederatedJob, error) { return client.ApproveFederatedRelease(ctx, web, 1, WithRequestID(id)) },
@@ -244,6 +248,9 @@ func TestChangesOfAFederatedJobSayWhatTheyWant(t *testing.T) {
 	}
 	if scale := scales.all()[0]; scale.GetCount() != 5 || scale.GetContext().GetRequestId() != id {
 		t.Errorf("%v", scale)
+	}
+	if one := rebalances.all()[0]; one.GetWhich() != stuck || one.GetExpectedRevision() != 3 {
+		t.Errorf("%v", one)
 	}
 	if stop := stops.all()[0]; stop.GetUser() != "ann" || stop.GetContext().GetRequestId() != id {
 		t.Errorf("%v", stop)

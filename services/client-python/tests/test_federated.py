@@ -157,12 +157,13 @@ def test_changes_of_a_job_say_what_they_want(face: str, gateway: FakeGateway) ->
         ids = [f"{number:032x}" for number in range(7)]
         unavailable = Refuse(grpc.StatusCode.UNAVAILABLE, "starting")
         gateway.scripts["ScaleFederatedJob"].append(unavailable)
-        for name in ("ScaleFederatedJob", "StopFederatedJob", "OrderFederatedRelease", "ForgetFederatedJob"):
+        for name in ("ScaleFederatedJob", "RebalanceFederatedJob", "StopFederatedJob", "OrderFederatedRelease", "ForgetFederatedJob"):
             response = fake_answer(name)
             gateway.defaults[name] = lambda _, response=response: response(job=job())
         async with connect(face, gateway.address) as client:
             jobs = client.federated
             await jobs.scale("web", 5, request_id=ids[0])
+            await jobs.rebalance("web", stuck=True, expected_revision=3)
             await jobs.pause_release("web", request_id=ids[1])
             await jobs.resume_release("web", request_id=ids[2])
             await jobs.approve_release("web", 1, request_id=ids[3])
@@ -177,6 +178,8 @@ def test_changes_of_a_job_say_what_they_want(face: str, gateway: FakeGateway) ->
                 await jobs.approve_release("web", -1)
         first, second = gateway.requests["ScaleFederatedJob"]
         assert first == second and (first.count, first.context.request_id) == (5, ids[0])
+        (rebalance,) = gateway.requests["RebalanceFederatedJob"]
+        assert (rebalance.which, rebalance.expected_revision) == (federated_pb2.REBALANCED_TASKS_STUCK, 3)
         sent = [(each.order, each.stage, each.user) for each in gateway.requests["OrderFederatedRelease"]]
         assert sent == [
             (orders.PAUSE, 0, "alice"),

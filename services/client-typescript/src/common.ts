@@ -12,6 +12,7 @@ export type {
   FederatedJobFilter,
   FederatedJobs,
   FederatedPlan,
+  RebalancedTasks,
   ReleaseOrder,
   SubmittedFederatedJob,
 } from "./federated.js";

@@ -1,5 +1,7 @@
 /** Federated jobs: jobs whose tasks a federation divides among its member cells. */
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
+
 import type { CallOptions } from "./calls.js";
 import { type CellContext, type ChangeOptions, type ListOptions, pageOf, present } from "./context.js";
 import { requireWhole, UINT32_MAX } from "./errors.js";
@@ -8,6 +10,8 @@ import {
   type FederatedJobVersion,
   FederatedService,
   OrderFederatedReleaseRequest_Order,
+  type PlanFederatedJobRequestSchema,
+  RebalancedTasks as Rebalanced,
 } from "./gen/borough/v1/federated_pb.js";
 import { rowsOf } from "./iterate.js";
 import { type JobFile, jobFileOf, jobFileRead } from "./job-file.js";
@@ -63,6 +67,15 @@ export type ReleaseOrder =
   /** All cells go back to the last proven version. */
   | "undo";
 
+/** Which tasks a rebalance may move. */
+export type RebalancedTasks =
+  /** All in cells that take new ones. */
+  | "all"
+  /** Those that do not run, in cells without room for them. */
+  | "stuck";
+
+const REBALANCED: Record<RebalancedTasks, Rebalanced> = { all: Rebalanced.ALL, stuck: Rebalanced.STUCK };
+
 const ORDERS: Record<ReleaseOrder, OrderFederatedReleaseRequest_Order> = {
   pause: OrderFederatedReleaseRequest_Order.PAUSE,
   resume: OrderFederatedReleaseRequest_Order.RESUME,
@@ -108,6 +121,18 @@ export class FederatedJobs {
       cell: this.context.cell,
       ...jobFileRead(file, this.context.user),
     };
+    return await this.#plan(message, options);
+  }
+
+  /** What would become of a job if {@link rebalance} rebalanced it now. Nothing is changed. */
+  async planRebalance(job: JobName, which: RebalancedTasks, options: CallOptions = {}): Promise<FederatedPlan> {
+    return await this.#plan({ ...this.#read(job), rebalance: REBALANCED[which] }, options);
+  }
+
+  async #plan(
+    message: MessageInitShape<typeof PlanFederatedJobRequestSchema>,
+    options: CallOptions,
+  ): Promise<FederatedPlan> {
     const slow = { deadlineMs: PLAN_DEADLINE_MS, ...options };
     const answer = await this.context.calls.unary(FederatedService.method.planFederatedJob, message, slow);
     const { before, after, changed } = answer;
@@ -148,6 +173,25 @@ export class FederatedJobs {
     const message = { ...this.#change(job, options), count };
     const answer = await this.context.calls.unary(FederatedService.method.scaleFederatedJob, message, options);
     return jobIn("ScaleFederatedJob", answer);
+  }
+
+  /**
+   * Has its tasks divided among the cells again, although nothing has changed.
+   *
+   * @param options - `expectedRevision`: another revision of the job is then refused.
+   */
+  async rebalance(
+    job: JobName,
+    which: RebalancedTasks,
+    options: ChangeOptions & { readonly expectedRevision?: bigint } = {},
+  ): Promise<FederatedJob> {
+    const message = {
+      ...this.#change(job, options),
+      which: REBALANCED[which],
+      expectedRevision: options.expectedRevision ?? 0n,
+    };
+    const answer = await this.context.calls.unary(FederatedService.method.rebalanceFederatedJob, message, options);
+    return jobIn("RebalanceFederatedJob", answer);
   }
 
   /** Stops the parts in all cells. A cell that is silent stops its part when it is back. */

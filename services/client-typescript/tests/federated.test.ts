@@ -172,6 +172,7 @@ test("a change says what it wants, and has one request id over all tries", async
       return { job: { count } };
     },
     stopFederatedJob: ({ context }) => ({ job: { changedBy: context?.requestId ?? "" } }),
+    rebalanceFederatedJob: ({ which, expectedRevision }) => ({ job: { count: which, revision: expectedRevision } }),
     forgetFederatedJob: () => forgotten.shift() ?? {},
     orderFederatedRelease(request) {
       orders.push(request);
@@ -180,6 +181,8 @@ test("a change says what it wants, and has one request id over all tries", async
   };
   await against(answers, async ({ federated }) => {
     assert.equal((await federated.scale("web", 5)).count, 5);
+    const { count, revision } = await federated.rebalance("web", "stuck", { expectedRevision: 3n });
+    assert.deepEqual([count, revision], [2, 3n]);
     assert.equal((await federated.stop("web", { requestId: OWN })).changedBy, OWN);
     for (const order of ["pause", "resume", "undo"] as ReleaseOrder[]) await federated.release("bob/web", order);
     await federated.release("web", "approve", { stage: 1, requestId: OWN });

@@ -9,13 +9,18 @@ from typing import Any
 from ..errors import IncompleteError
 from ..job_file import JobFile, job_file_read
 from ..refs import JobRef
-from ..requests import UINT32_MAX, build, whole
+from ..requests import UINT32_MAX, build, require_kind, whole
 from ..results import FederatedDetails, FederatedPlan, FederatedSubmission
 from ..v1 import FederatedJob, FederatedJobVersion, Order, federated_pb2, methods
 from .call import Caller, number, page_of, present
 
 # The gateway waits up to 12 seconds for a federation process; seconds.
 _PLAN_DEADLINE = 30.0
+
+
+def _rebalanced(stuck: bool) -> federated_pb2.RebalancedTasks:
+    require_kind("stuck", stuck, bool, "True or False")
+    return federated_pb2.REBALANCED_TASKS_STUCK if stuck else federated_pb2.REBALANCED_TASKS_ALL
 
 
 class FederatedJobs:
@@ -57,7 +62,14 @@ class FederatedJobs:
         reason `FEDERATION_SILENT`.
         """
         ref, text = job_file_read(job_file, self._caller.config.user)
-        request = build(federated_pb2.PlanFederatedJobRequest, job_file=text, **self._read(ref))
+        return await self._plan(build(federated_pb2.PlanFederatedJobRequest, job_file=text, **self._read(ref)))
+
+    async def plan_rebalance(self, job: str | JobRef, *, stuck: bool = False) -> FederatedPlan:
+        """What would become of a job if `rebalance` rebalanced it now. Nothing is changed."""
+        which = _rebalanced(stuck)
+        return await self._plan(build(federated_pb2.PlanFederatedJobRequest, rebalance=which, **self._read(job)))
+
+    async def _plan(self, request: federated_pb2.PlanFederatedJobRequest) -> FederatedPlan:
         answer = await self._caller.call(methods.PLAN_FEDERATED_JOB, request, deadline=_PLAN_DEADLINE)
         return FederatedPlan(
             before=FederatedJob.from_message(answer.before) if answer.HasField("before") else None,
@@ -106,6 +118,23 @@ class FederatedJobs:
         request = build(federated_pb2.ScaleFederatedJobRequest, count=count, **self._change(job, request_id))
         answer = await self._caller.call(methods.SCALE_FEDERATED_JOB, request)
         return FederatedJob.from_message(present(methods.SCALE_FEDERATED_JOB, answer, "job"))
+
+    async def rebalance(
+        self, job: str | JobRef, *, stuck: bool = False, expected_revision: int = 0, request_id: str | None = None
+    ) -> FederatedJob:
+        """Has its tasks divided among the cells again, although nothing has changed.
+
+        `stuck` moves only tasks that do not run and have no room in their cell. With `expected_revision`, the gateway
+        refuses it if the job has changed since.
+        """
+        request = build(
+            federated_pb2.RebalanceFederatedJobRequest,
+            which=_rebalanced(stuck),
+            expected_revision=expected_revision,
+            **self._change(job, request_id),
+        )
+        answer = await self._caller.call(methods.REBALANCE_FEDERATED_JOB, request)
+        return FederatedJob.from_message(present(methods.REBALANCE_FEDERATED_JOB, answer, "job"))
 
     async def stop(self, job: str | JobRef, *, request_id: str | None = None) -> FederatedJob:
         """Stops the parts in all cells. A cell that is silent stops its part when it is back."""
