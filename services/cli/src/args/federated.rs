@@ -29,6 +29,10 @@ const FORGET_NOTES: &str = "The federation forgets the job, and tells no cell. I
 const APPROVE_NOTES: &str = "A stage with `approve: true` in federation.rollout.stages waits for this once it has proved \
     itself. So does one in which no cell could show that the version works.";
 
+/// When an undo is over.
+const UNDO_NOTES: &str = "The cells that have the newest version go back to the last one that all stages have proved, and \
+    the command waits until they have. Cells that do not have it keep what they run.";
+
 /// What moves.
 const REBALANCE_NOTES: &str = "Without a rebalance, tasks stay where they are as long as they may. The command shows what would \
     move, and asks. A task begins in its new cell before it ends in its old one.\n\n\
@@ -49,6 +53,8 @@ pub enum FederationVerb {
 /// Verbs on federated jobs.
 #[derive(Debug, Subcommand)]
 pub enum FederatedVerb {
+    /// Check a job file, and ask no gateway
+    Validate(FileArguments),
     /// Run the job of a file in the cells of a federation, or change it
     #[command(after_help = RUN_NOTES)]
     Run(FederatedRun),
@@ -76,7 +82,8 @@ pub enum FederatedVerb {
     #[command(after_help = APPROVE_NOTES)]
     Approve(FederatedTarget),
     /// Take the newest version back in the cells that have it
-    Undo(FederatedTarget),
+    #[command(after_help = UNDO_NOTES)]
+    Undo(FederatedUndo),
     /// Forget a federated job; its tasks go on in their cells
     #[command(after_help = FORGET_NOTES)]
     Forget(FederatedTarget),
@@ -132,10 +139,10 @@ pub struct FederatedPlan {
 #[derive(Clone, Debug, Args)]
 pub struct FederatedList {
     /// List the jobs of every user
-    #[arg(short, long)]
+    #[arg(short, long, visible_alias = "all")]
     pub all_users: bool,
     /// Also list those that are stopped
-    #[arg(long)]
+    #[arg(long, visible_alias = "ended")]
     pub stopped: bool,
     #[command(flatten)]
     pub home: FederationHome,
@@ -178,6 +185,15 @@ pub struct FederatedRebalance {
     /// Show what would move, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub wait: FederatedWait,
+}
+
+/// `federation job undo`.
+#[derive(Clone, Debug, Args)]
+pub struct FederatedUndo {
+    #[command(flatten)]
+    pub target: FederatedTarget,
     #[command(flatten)]
     pub wait: FederatedWait,
 }

@@ -51,7 +51,7 @@ pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use federated::{
     FederatedList, FederatedPlan, FederatedRebalance, FederatedRun, FederatedScale, FederatedStatusArguments,
-    FederatedStop, FederatedTarget, FederatedVerb, FederatedWait, FederationVerb,
+    FederatedStop, FederatedTarget, FederatedUndo, FederatedVerb, FederatedWait, FederationVerb,
 };
 pub(crate) use foreign_verb::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;

@@ -1,6 +1,10 @@
 //! Federated jobs, and what each cell has of them.
 
+mod part;
 mod plan;
+mod release;
+#[cfg(test)]
+mod tests;
 
 use borough_proto::v1;
 use serde::Serialize;
@@ -9,6 +13,8 @@ use super::table::{Tabular, table};
 use super::text::{time, word};
 use super::{Foreign, Style};
 
+use self::part::{FederatedPartView, PartRow};
+use self::release::{FederatedReleaseView, VersionComes, VersionGoal};
 pub(crate) use plan::FederatedPlanView;
 
 /// A federated job.
@@ -41,47 +47,6 @@ pub(crate) struct FederatedJobView {
     holds: Vec<CellsReasonView>,
     /// Null: the federation has not come to its newest version yet.
     release: Option<FederatedReleaseView>,
-}
-
-/// How far its newest version is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct FederatedReleaseView {
-    version: u64,
-    from: u64,
-    /// `rolling`, `failed`, `reverting`, `reverted` or `done`.
-    phase: String,
-    /// From 0.
-    stage: u32,
-    paused: bool,
-    failed: Vec<CellsReasonView>,
-    /// What it waits for; empty: nothing.
-    waits: Foreign,
-}
-
-/// What one cell has of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct FederatedPartView {
-    cell: Foreign,
-    count: u32,
-    target: u32,
-    version: u64,
-    arrived: bool,
-    job_id: Foreign,
-    running: u32,
-    healthy: u32,
-    pending: u32,
-    succeeded: u32,
-    failed: u32,
-    /// `rolling`, `done` or `failed`; empty before the first report of the cell.
-    rollout: String,
-    /// 0: the cell has not reported yet.
-    seen_ms: i64,
-    problem: Foreign,
-    problem_since_ms: i64,
-    /// Since when its tasks are promised to other cells; 0: they are not.
-    failed_over_ms: i64,
-    /// Its job has ended by itself.
-    finished: bool,
 }
 
 /// Cells for which the same words hold.
@@ -128,148 +93,51 @@ impl From<v1::CellsReason> for CellsReasonView {
     }
 }
 
-impl From<v1::FederatedRelease> for FederatedReleaseView {
-    fn from(release: v1::FederatedRelease) -> Self {
-        let phase = word(release.phase().as_str_name(), "RELEASE_PHASE_");
-        Self {
-            version: release.version,
-            from: release.from,
-            phase,
-            stage: release.stage,
-            paused: release.paused,
-            failed: release.failed.into_iter().map(CellsReasonView::from).collect(),
-            waits: release.waits.into(),
-        }
-    }
-}
-
-impl FederatedReleaseView {
-    /// How far it is, if it is under way or has failed.
-    fn text(&self) -> Option<String> {
-        let Self { version, from, phase, stage, paused, failed, waits } = self;
-        if phase == "done" {
-            return None;
-        }
-        let paused = if *paused { ", paused" } else { "" };
-        let mut text = format!("release of version {version} (from {from}): {phase}, stage {stage}{paused}");
-        if !waits.is_empty() {
-            text = format!("{text}: {waits}");
-        }
-        for reason in failed {
-            let cells: Vec<String> = reason.cells.iter().map(ToString::to_string).collect();
-            text = format!("{text}\n  failed in {}: {}", cells.join(", "), reason.words);
-        }
-        Some(text)
-    }
-}
-
-impl From<v1::FederatedPart> for FederatedPartView {
-    fn from(part: v1::FederatedPart) -> Self {
-        let is_reported = part.rollout() != v1::PartRollout::Unspecified;
-        let rollout =
-            if is_reported { word(part.rollout().as_str_name(), "PART_ROLLOUT_") } else { String::new() };
-        Self {
-            cell: part.cell.into(),
-            count: part.count,
-            target: part.target,
-            version: part.version,
-            arrived: part.arrived,
-            job_id: part.job_id.into(),
-            running: part.running,
-            healthy: part.healthy,
-            pending: part.pending,
-            succeeded: part.succeeded,
-            failed: part.failed,
-            rollout,
-            seen_ms: part.seen_ms,
-            problem: part.problem.into(),
-            problem_since_ms: part.problem_since_ms,
-            failed_over_ms: part.failed_over_ms,
-            finished: part.finished,
-        }
-    }
-}
-
-impl FederatedPartView {
-    /// What the cell does with it now.
-    fn state_text(&self, version: u64) -> String {
-        if self.failed_over_ms > 0 {
-            return format!("failed over since {}", time(self.failed_over_ms));
-        }
-        if !self.problem.is_empty() {
-            return format!("refused since {}", time(self.problem_since_ms));
-        }
-        if !self.arrived {
-            return "being told".to_owned();
-        }
-        if self.finished {
-            return if self.failed > 0 { "has ended, with failures" } else { "has ended" }.to_owned();
-        }
-        match self.rollout.as_str() {
-            "failed" => "rollout failed".to_owned(),
-            "rolling" => "rolling".to_owned(),
-            _ if self.target < self.count => format!("{} move", self.count - self.target),
-            _ if self.version < version => "waits for its turn".to_owned(),
-            _ if self.running > self.count => format!("{} end", self.running - self.count),
-            _ if self.ready() < self.count => format!("{} not healthy yet", self.count - self.ready()),
-            _ => "current".to_owned(),
-        }
-    }
-
-    fn is_settled(&self, version: u64) -> bool {
-        let is_done = self.arrived && self.target == self.count && self.version == version;
-        let is_right = self.ready() >= self.count && self.running <= self.count;
-        self.count == 0 || (is_done && (self.finished || (self.rollout == "done" && is_right)))
-    }
-
-    /// Tasks that are healthy, or have ended for good.
-    fn ready(&self) -> u32 {
-        self.healthy.saturating_add(self.succeeded).saturating_add(self.failed)
-    }
-}
-
-/// A part as a row of a table.
-struct PartRow<'p>(&'p FederatedPartView, u64);
-
-impl Tabular for PartRow<'_> {
-    const PLURAL: &'static str = "cells";
-
-    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["CELL", "TASKS", "HEALTHY", "PENDING", "VERSION", "STATE"], vec!["JOB", "SEEN"])
-    }
-
-    fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let Self(part, version) = self;
-        let cells = vec![
-            part.cell.to_string(),
-            part.count.to_string(),
-            part.healthy.to_string(),
-            part.pending.to_string(),
-            part.version.to_string(),
-            part.state_text(*version),
-        ];
-        (cells, vec![part.job_id.to_string(), time(part.seen_ms)])
-    }
-}
-
 impl FederatedJobView {
-    /// Whether the federation has done what the owner wants, as far as the cells have room.
-    pub(crate) fn is_settled(&self) -> bool {
-        let is_divided = self.divided_revision == self.revision;
+    /// The version that its cells are to have.
+    fn goal(&self) -> VersionGoal {
+        let newest = VersionGoal { version: self.version, comes: VersionComes::InTurn };
+        let release = self.release.as_ref().filter(|release| release.version == self.version);
+        release.map_or(newest, FederatedReleaseView::goal)
+    }
+
+    /// Whether the federation has done what the owner wants, as far as the cells have room. Cells that are `away` end
+    /// their tasks when they are back.
+    pub(crate) fn is_settled(&self, away: &[String]) -> bool {
         match self.state.as_str() {
             "stopped" => true,
             "stopping" => false,
-            _ => {
-                let is_released = self
-                    .release
-                    .as_ref()
-                    .is_some_and(|release| release.phase == "done" && release.version == self.version);
-                is_divided
-                    && is_released
-                    && self.unplaced == 0
-                    && self.shortfall.is_empty()
-                    && self.parts.iter().all(|part| part.is_settled(self.version))
-            }
+            _ => self.is_released() && self.unplaced == 0 && self.shortfall.is_empty() && self.has_settled(away),
+        }
+    }
+
+    fn is_released(&self) -> bool {
+        let release = self.release.as_ref();
+        release.is_some_and(|release| release.phase == "done" && release.version == self.version)
+    }
+
+    /// Whether each cell has what it should have of what is decided.
+    fn has_settled(&self, away: &[String]) -> bool {
+        let is_away = |part: &FederatedPartView| away.iter().any(|cell| part.cell.to_string() == *cell);
+        let is_settled =
+            |part: &FederatedPartView| part.is_settled(self.goal()) || (part.is_to_end() && is_away(part));
+        self.divided_revision == self.revision && self.parts.iter().all(is_settled)
+    }
+
+    /// The cells that are to have no task of it and are not known to have ended theirs.
+    pub(crate) fn cells_ending(&self) -> Vec<String> {
+        let ending = |part: &&FederatedPartView| part.is_to_end() && !part.is_settled(self.goal());
+        self.parts.iter().filter(ending).map(|part| part.cell.to_string()).collect()
+    }
+
+    /// What has become of the order to take `version` back.
+    pub(crate) fn taken_back(&self, version: u64, away: &[String]) -> TakenBack {
+        let release = self.release.as_ref().filter(|release| release.version == version);
+        match release {
+            _ if self.state != "active" || self.version != version => TakenBack::Overtaken,
+            Some(release) if release.phase == "reverted" && self.has_settled(away) => TakenBack::Done,
+            Some(release) if release.phase == "done" => TakenBack::Overtaken,
+            _ => TakenBack::NotYet,
         }
     }
 
@@ -281,6 +149,12 @@ impl FederatedJobView {
             return None;
         }
         release.text()
+    }
+
+    /// The commands that show why its newest version has failed; `None`: it has failed in no cell.
+    pub(crate) fn cause_hint(&self) -> Option<String> {
+        let release = self.release.as_ref().filter(|release| release.version == self.version)?;
+        release.cause_hint(&format!("{}/{}", self.user, self.name))
     }
 
     /// How far it is, in one line.
@@ -296,9 +170,9 @@ impl FederatedJobView {
             return "being divided among the cells".to_owned();
         }
         let mut text = format!("{}{}", self.tasks_text(), self.cells_missing_text().replace('\n', "; "));
-        let open = self.parts.iter().filter(|part| !part.is_settled(self.version));
+        let open = self.parts.iter().filter(|part| !part.is_settled(self.goal()));
         let open: Vec<String> =
-            open.map(|part| format!("{} ({})", part.cell, part.state_text(self.version))).collect();
+            open.map(|part| format!("{} ({})", part.cell, part.state_text(self.goal()))).collect();
         let waits = self.release.as_ref().filter(|release| !release.waits.is_empty() && open.is_empty());
         if let Some(release) = waits {
             text = format!("{text}; stage {}: {}", release.stage, release.waits);
@@ -347,11 +221,14 @@ impl FederatedJobView {
         if let Some(release) = self.release.as_ref().and_then(FederatedReleaseView::text) {
             text = format!("{text}\n{release}");
         }
+        if let Some(hint) = self.cause_hint().filter(|_| self.goal().comes == VersionComes::NoMore) {
+            text = format!("{text}\n  the cause is in the cell: {hint}");
+        }
         if !self.shortfall.is_empty() {
             text = format!("{text}\n{}", self.shortfall);
         }
         text.push_str(self.cells_missing_text());
-        let rows: Vec<PartRow<'_>> = self.parts.iter().map(|part| PartRow(part, self.version)).collect();
+        let rows: Vec<PartRow<'_>> = self.parts.iter().map(|part| PartRow(part, self.goal())).collect();
         if !rows.is_empty() {
             text = format!("{text}\n\n{}", table(&rows, style).trim_end());
         }
@@ -417,6 +294,15 @@ impl Tabular for FederatedJobView {
     fn key(&self) -> String {
         format!("{}/{}", self.user, self.name)
     }
+}
+
+/// What has become of the order to take a version back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakenBack {
+    NotYet,
+    Done,
+    /// Another version has come, or all cells have this one, or the job is stopped.
+    Overtaken,
 }
 
 /// A version of a federated job.

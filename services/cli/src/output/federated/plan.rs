@@ -6,6 +6,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::super::table::{Tabular, table};
+use super::super::text::tally;
 use super::super::{Foreign, Style};
 use super::FederatedJobView;
 
@@ -48,6 +49,34 @@ impl Tabular for PlannedCell<'_> {
     }
 }
 
+/// How many tasks cells would lose and get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PlannedMoves {
+    less: u32,
+    more: u32,
+    cells_less: usize,
+    cells_more: usize,
+}
+
+impl PlannedMoves {
+    /// `2 tasks would move, and 1 task would end`; `None`: each cell would have as many tasks as before.
+    fn text(self) -> Option<String> {
+        let tasks = |count: u32| tally(usize::try_from(count).unwrap_or(usize::MAX), "task");
+        let moved = self.less.min(self.more);
+        let (ended, begun) = (self.less.saturating_sub(moved), self.more.saturating_sub(moved));
+        match (moved, ended, begun) {
+            (0, 0, 0) => None,
+            (0, 0, begun) => {
+                Some(format!("{} in {} would begin", tasks(begun), tally(self.cells_more, "cell")))
+            }
+            (0, ended, _) => Some(format!("{} in {} would end", tasks(ended), tally(self.cells_less, "cell"))),
+            (moved, 0, 0) => Some(format!("{} would move", tasks(moved))),
+            (moved, 0, begun) => Some(format!("{} would move, and {} would begin", tasks(moved), tasks(begun))),
+            (moved, ended, _) => Some(format!("{} would move, and {} would end", tasks(moved), tasks(ended))),
+        }
+    }
+}
+
 impl FederatedPlanView {
     /// The revision that the plan is for; `None`: there is no such job.
     pub(crate) fn revision(&self) -> Option<u64> {
@@ -56,15 +85,42 @@ impl FederatedPlanView {
 
     fn change_text(&self) -> String {
         let Self { before, after, changed } = self;
-        match before {
-            None => "would be new".to_owned(),
-            Some(_) if !changed => "no change".to_owned(),
-            Some(before) if before.version != after.version => format!(
-                "version {} would follow version {}, in one stage after the other",
-                after.version, before.version
-            ),
-            Some(_) => "its cells would go on with what they run".to_owned(),
+        let Some(before) = before else { return "would be new".to_owned() };
+        if !changed {
+            return "no change".to_owned();
         }
+        let moves = self.moves().text();
+        if before.version != after.version {
+            let moves = moves.map_or_else(String::new, |moves| format!("; {moves}"));
+            return format!(
+                "version {} would follow version {}, in one stage after the other{moves}",
+                after.version, before.version
+            );
+        }
+        moves.unwrap_or_else(|| "its cells would go on with what they run".to_owned())
+    }
+
+    /// The cells that have tasks, or would have.
+    fn rows(&self) -> Vec<PlannedCell<'_>> {
+        let had = self.before.iter().flat_map(|before| &before.parts);
+        let had: BTreeMap<&Foreign, u32> = had.map(|part| (&part.cell, part.target)).collect();
+        let rows = self.after.parts.iter().map(|part| PlannedCell {
+            cell: &part.cell,
+            before: had.get(&part.cell).copied().unwrap_or(0),
+            after: part.target,
+        });
+        rows.filter(|row| row.before > 0 || row.after > 0).collect()
+    }
+
+    fn moves(&self) -> PlannedMoves {
+        self.rows().iter().fold(PlannedMoves::default(), |mut all, row| {
+            let (less, more) = (row.before.saturating_sub(row.after), row.after.saturating_sub(row.before));
+            all.less = all.less.saturating_add(less);
+            all.more = all.more.saturating_add(more);
+            all.cells_less += usize::from(less > 0);
+            all.cells_more += usize::from(more > 0);
+            all
+        })
     }
 
     /// What running a file would do, for people.
@@ -74,21 +130,15 @@ impl FederatedPlanView {
 
     /// What a rebalance would do, for people.
     pub(crate) fn rebalance_text(&self, style: &Style) -> String {
-        let change = if self.changed { "tasks would move" } else { "no task would move" };
-        self.text_of(change, style)
+        let moves = self.moves().text().filter(|_| self.changed);
+        let other = if self.changed { "tasks would move" } else { "no task would move" };
+        self.text_of(&moves.unwrap_or_else(|| other.to_owned()), style)
     }
 
     fn text_of(&self, change: &str, style: &Style) -> String {
         let after = &self.after;
         let mut text = format!("{}/{}: {change}", after.user, after.name);
-        let had = self.before.iter().flat_map(|before| &before.parts);
-        let had: BTreeMap<&Foreign, u32> = had.map(|part| (&part.cell, part.target)).collect();
-        let rows = after.parts.iter().map(|part| PlannedCell {
-            cell: &part.cell,
-            before: had.get(&part.cell).copied().unwrap_or(0),
-            after: part.target,
-        });
-        let rows: Vec<PlannedCell<'_>> = rows.filter(|row| row.before > 0 || row.after > 0).collect();
+        let rows = self.rows();
         if !rows.is_empty() {
             text = format!("{text}\n\n{}", table(&rows, style).trim_end());
         }

@@ -1,0 +1,115 @@
+//! How far a federated job is, and what a plan would change.
+
+use borough_proto::v1;
+
+use super::super::Style;
+use super::*;
+
+fn part(cell: &str, count: u32, running: u32) -> v1::FederatedPart {
+    v1::FederatedPart {
+        cell: cell.to_owned(),
+        count,
+        target: count,
+        version: 1,
+        arrived: true,
+        running,
+        healthy: running,
+        rollout: v1::PartRollout::Done.into(),
+        seen_ms: 1,
+        ..v1::FederatedPart::default()
+    }
+}
+
+fn release(version: u64, phase: v1::ReleasePhase) -> v1::FederatedRelease {
+    v1::FederatedRelease { version, from: 1, phase: phase.into(), ..v1::FederatedRelease::default() }
+}
+
+fn job(parts: Vec<v1::FederatedPart>) -> v1::FederatedJob {
+    v1::FederatedJob {
+        user: "ann".to_owned(),
+        name: "web".to_owned(),
+        state: v1::FederatedJobState::Active.into(),
+        count: parts.iter().map(|part| part.target).sum(),
+        version: 1,
+        revision: 3,
+        divided_revision: 3,
+        release: Some(release(1, v1::ReleasePhase::Done)),
+        parts,
+        ..v1::FederatedJob::default()
+    }
+}
+
+/// A cell that does not answer ends its tasks when it is back, and nobody waits for that.
+#[test]
+fn a_smaller_job_is_settled_once_the_cells_that_lose_it_have_ended_their_tasks() {
+    let of = |part: v1::FederatedPart| FederatedJobView::from(job(vec![self::part("alpha", 2, 2), part]));
+    let told = v1::FederatedPart { arrived: false, ..part("beta", 0, 1) };
+    assert!(!of(told.clone()).is_settled(&[]), "it is not told yet");
+    assert_eq!(of(told.clone()).cells_ending(), ["beta"]);
+    assert!(of(told.clone()).is_settled(&["beta".to_owned()]), "it does not answer");
+    assert!(!of(told).is_settled(&["alpha".to_owned()]));
+    assert!(!of(part("beta", 0, 1)).is_settled(&[]), "a task runs on");
+    assert!(of(part("beta", 0, 0)).is_settled(&[]));
+    assert!(!of(part("beta", 1, 2)).is_settled(&[]), "one more than it should have");
+    let over = v1::FederatedPart { arrived: false, failed_over_ms: 9, ..part("beta", 0, 1) };
+    assert!(of(over).is_settled(&[]));
+}
+
+#[test]
+fn after_a_release_that_was_taken_back_each_cell_is_current() {
+    let mut taken = job(vec![part("alpha", 1, 1), part("beta", 1, 1)]);
+    taken.version = 2;
+    let states = |job: &v1::FederatedJob| {
+        let view = FederatedJobView::from(job.clone());
+        view.parts.iter().map(|part| part.state_text(view.goal())).collect::<Vec<_>>()
+    };
+    taken.release = Some(release(2, v1::ReleasePhase::Rolling));
+    assert_eq!(states(&taken), ["waits for its turn", "waits for its turn"]);
+    assert_eq!(FederatedJobView::from(taken.clone()).taken_back(2, &[]), TakenBack::NotYet);
+    taken.release = Some(release(2, v1::ReleasePhase::Reverted));
+    assert_eq!(states(&taken), ["current", "current"]);
+    assert_eq!(FederatedJobView::from(taken.clone()).taken_back(2, &[]), TakenBack::Done);
+    taken.parts[1].healthy = 0;
+    assert_eq!(FederatedJobView::from(taken.clone()).taken_back(2, &[]), TakenBack::NotYet);
+    taken.version = 3;
+    assert_eq!(FederatedJobView::from(taken).taken_back(2, &[]), TakenBack::Overtaken);
+}
+
+#[test]
+fn a_failed_release_names_the_command_that_shows_the_cause() {
+    let mut failed = job(vec![part("alpha", 1, 1)]);
+    failed.version = 2;
+    let why = v1::CellsReason { words: "it exits".to_owned(), cells: vec!["ap".to_owned()] };
+    failed.release =
+        Some(v1::FederatedRelease { failed: vec![why], ..release(2, v1::ReleasePhase::Failed) });
+    let text = FederatedJobView::from(failed).text(&Style::default());
+    assert!(text.contains("borough --cell ap job status ann/web; borough --cell ap why ann/web"), "{text}");
+    assert!(text.contains("stays at version 1"), "{text}");
+}
+
+#[test]
+fn a_plan_begins_with_what_would_change() {
+    let change = |before: [u32; 3], after: [u32; 3], version: u64| {
+        let of = |counts: [u32; 3], version| {
+            let parts = ["a", "b", "c"].into_iter().zip(counts);
+            let parts = parts.map(|(cell, count)| part(cell, count, count)).collect();
+            v1::FederatedJob { version, ..job(parts) }
+        };
+        let plan = v1::PlanFederatedJobResponse {
+            changed: true,
+            before: Some(of(before, 1)),
+            after: Some(of(after, version)),
+        };
+        let text = FederatedPlanView::from(plan).text(&Style::default());
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(change([1, 1, 1], [0, 0, 0], 1), "ann/web: 3 tasks in 3 cells would end");
+    assert_eq!(change([0, 0, 0], [3, 0, 0], 1), "ann/web: 3 tasks in 1 cell would begin");
+    assert_eq!(change([2, 0, 0], [0, 1, 1], 1), "ann/web: 2 tasks would move");
+    assert_eq!(change([2, 0, 1], [0, 1, 1], 1), "ann/web: 1 task would move, and 1 task would end");
+    assert_eq!(change([1, 1, 1], [1, 1, 1], 1), "ann/web: its cells would go on with what they run");
+    assert_eq!(
+        change([1, 1, 1], [1, 1, 2], 2),
+        "ann/web: version 2 would follow version 1, in one stage after the other; 1 task in 1 cell would begin"
+    );
+}
