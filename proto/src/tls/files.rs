@@ -42,6 +42,8 @@ pub enum TlsError {
     Open { path: PathBuf, mode: u32 },
     #[error("{} cannot be used: {why}", path.display())]
     Unusable { path: PathBuf, why: String },
+    #[error("the key {} is not that of the certificate {}", key.display(), certificate.display())]
+    OtherKey { certificate: PathBuf, key: PathBuf },
     /// A certificate without its key, or the other way round.
     #[error("a certificate and its key are given together: --tls-cert FILE --tls-key FILE")]
     Half,
@@ -107,8 +109,13 @@ impl TlsFiles {
         unusable(self.revoked.as_deref().unwrap_or_else(|| Path::new("")), why)
     }
 
-    pub(super) fn own_refused(&self, why: &dyn Display) -> TlsError {
-        unusable(self.certificate.as_deref().unwrap_or_else(|| Path::new("")), why)
+    pub(super) fn own_refused(&self, why: &rustls::Error) -> TlsError {
+        match (&self.certificate, &self.key, why) {
+            (Some(certificate), Some(key), rustls::Error::InconsistentKeys(_)) => {
+                TlsError::OtherKey { certificate: certificate.clone(), key: key.clone() }
+            }
+            _ => unusable(self.certificate.as_deref().unwrap_or_else(|| Path::new("")), why),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod login;
 
 pub(crate) use choice::context_unknown;
 
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SystemRng;
 use borough_model::Name;
 use borough_proto::connect::Connector;
-use borough_proto::tls::{ClientTls, TlsError, TlsFiles};
+use borough_proto::tls::{CertificateName, ClientTls, TlsError, TlsFiles};
 use borough_store::error_chain;
 
 use crate::args::{Global, OptionSource};
@@ -52,6 +53,7 @@ pub(crate) fn tls_refused(error: &TlsError) -> Failure {
     match error {
         TlsError::Read { .. } => Failure::new(Code::Usage, error_chain(error))
             .with_hint("name files that this user may read: --tls-ca FILE, --tls-cert FILE, --tls-key FILE"),
+        TlsError::Half => Failure::new(Code::Usage, error_chain(error)),
         _ => Failure::new(Code::Refused, error_chain(error)),
     }
 }
@@ -158,6 +160,9 @@ fn is_loopback(gateway: &str) -> bool {
 /// What the client says of a port that answers without encryption, as the HTTP port of a gateway.
 const HTTP_PORT: &str = "is the HTTP port of a gateway";
 
+/// What the client says of a port that does not speak HTTP, as one that is encrypted and is asked in plain text.
+const SPEAKS_OTHERWISE: &str = " is no gateway, but a service that speaks otherwise";
+
 /// Adds what encryption has to do with a gateway that does not answer, if it listens at all.
 fn encryption_explained(global: &Global, failure: Failure) -> Failure {
     let says = |words: &str| failure.message().contains(words);
@@ -167,6 +172,11 @@ fn encryption_explained(global: &Global, failure: Failure) -> Failure {
     let is_dev = context(global).ok().flatten().is_none() && global.gateway.is_empty();
     if !is_of_gateway || is_dev {
         return failure;
+    }
+    if let Some(told) = failure.message().split_once(SPEAKS_OTHERWISE).filter(|_| settings.tls.is_none()) {
+        let message = format!("{} speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate", told.0);
+        let hint = failure.hint().unwrap_or_default().to_owned();
+        return Failure::new(failure.code(), message).with_hint(hint);
     }
     let text = match settings.tls {
         // A gateway on this machine needs no encryption, and may have it.
@@ -194,7 +204,7 @@ fn context_settings(global: &Global, context: &ChosenContext) -> Result<ConnectS
         None => ClientFile::default(),
         Some(directory) => {
             let read = ClientFile::read(directory);
-            let read = read.map_err(|error| Failure::new(Code::Unreachable, error.to_string()))?;
+            let read = read.map_err(|error| dev_unreadable(directory, &error))?;
             read.ok_or_else(|| {
                 let message =
                     format!("context {:?}: no dev cell is in {}", context.name, directory.display());
@@ -271,7 +281,8 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
             tls,
         });
     }
-    let file = file.map_err(|error| Failure::new(Code::Unreachable, error.to_string()))?;
+    let known = directory.as_deref().unwrap_or_else(|| Path::new(""));
+    let file = file.map_err(|error| dev_unreadable(known, &error))?;
     let file = file.ok_or_else(|| no_dev_cell(directory.as_deref()))?;
     Ok(ConnectSettings {
         gateways: file.gateways,
@@ -294,6 +305,21 @@ fn own_addresses(given: &[String], known: &[String]) -> Option<Vec<String>> {
     given.iter().map(same).collect()
 }
 
+/// The failure of a dev directory that is none, or whose file cannot be read.
+fn dev_unreadable(directory: &Path, error: &io::Error) -> Failure {
+    let directory = directory.display();
+    if error.kind() == io::ErrorKind::NotADirectory {
+        let message = format!("{directory} is no directory; accepted: that of a dev cell");
+        return Failure::new(Code::Usage, message)
+            .with_hint("name the directory with --dir DIR; to start a dev cell there: borough dev --dir DIR");
+    }
+    let failure = Failure::new(Code::Usage, error.to_string());
+    if error.kind() != io::ErrorKind::InvalidData {
+        return failure.with_hint("name the directory of a dev cell that this user may read: --dir DIR");
+    }
+    failure.with_hint(format!("remove the file, and start its cell again: borough dev --dir {directory}"))
+}
+
 fn no_dev_cell(directory: Option<&Path>) -> Failure {
     let Some(directory) = directory else {
         let message = "no gateway is named, and without HOME no dev cell is known";
@@ -307,8 +333,8 @@ fn no_dev_cell(directory: Option<&Path>) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
-/// The user of the request: `--user`, or that of the context, or that of a user's token, or the login name in the form
-/// of a user name.
+/// The user of the request: `--user`, or that of the context, or that of a user's token or certificate, or the login
+/// name in the form of a user name.
 pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
     let user = match context(global)? {
         Some(context) => context.user(global),
@@ -319,12 +345,28 @@ pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
         checked.map_err(|error| Failure::new(Code::Usage, format!("the user {user:?} {error}")))?;
         return Ok(user);
     }
-    Ok(token_user(global).unwrap_or_else(login::user_name))
+    Ok(credential_user(global).unwrap_or_else(login::user_name))
 }
 
-/// The user whom the token is for, as it says itself. The gateway checks it; here it only saves an option.
-fn token_user(global: &Global) -> Option<String> {
-    let token = settings(global).ok()?.token?.token.text().ok()?;
+/// The user whom the credential is for, as it says itself. The gateway checks it; here it only saves an option. A
+/// token counts before a certificate.
+pub(crate) fn credential_user(global: &Global) -> Option<String> {
+    let settings = settings(global).ok()?;
+    match settings.token {
+        Some(token) => token_user(&token),
+        None => certificate_user(&settings.tls?),
+    }
+}
+
+fn certificate_user(files: &TlsFiles) -> Option<String> {
+    match files.holder()? {
+        CertificateName::User(identity) => Some(identity.user.to_string()),
+        _ => None,
+    }
+}
+
+fn token_user(token: &NamedToken) -> Option<String> {
+    let token = token.token.text().ok()?;
     let claims: serde_json::Value = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
     Some(Name::new(claims.get("sub")?.as_str()?).ok()?.to_string())
 }
@@ -361,6 +403,54 @@ mod tests {
         let missing = connector(Some(files("/nowhere/at/all.pem"))).err().unwrap();
         assert_eq!(missing.code(), Code::Usage);
         assert!(missing.hint().unwrap().contains("--tls-ca FILE"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_wrong_usage() {
+        assert_eq!(tls_refused(&TlsError::Half).code(), Code::Usage);
+    }
+
+    #[test]
+    fn the_user_of_a_certificate_is_the_caller() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |uri: &str| {
+            let mut parameters = rcgen::CertificateParams::default();
+            parameters.subject_alt_names = vec![rcgen::SanType::URI(uri.try_into().unwrap())];
+            let key = rcgen::KeyPair::generate().unwrap();
+            let path = directory.path().join("own.pem");
+            std::fs::write(&path, parameters.self_signed(&key).unwrap().pem()).unwrap();
+            let certificate = Some(path);
+            let authorities = directory.path().join("ca.pem");
+            certificate_user(&TlsFiles { authorities, certificate, key: None, revoked: None })
+        };
+        assert_eq!(of("spiffe://example.org/user/zoe").as_deref(), Some("zoe"));
+        assert_eq!(of("spiffe://example.org/operator"), None);
+        assert_eq!(of("https://example.org/user/zoe"), None);
+    }
+
+    #[test]
+    fn a_broken_dev_directory_is_wrong_usage_and_says_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |directory: &Path| dev_unreadable(directory, &ClientFile::read(directory).unwrap_err());
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let failure = read(&file);
+        assert_eq!(failure.code(), Code::Usage);
+        assert!(failure.message().ends_with("file is no directory; accepted: that of a dev cell"), "{failure:?}");
+        std::fs::write(directory.path().join("client.json"), "{").unwrap();
+        let failure = read(directory.path());
+        assert_eq!(failure.code(), Code::Usage);
+        assert!(failure.hint().unwrap().starts_with("remove the file, and start its cell again"), "{failure:?}");
+    }
+
+    #[test]
+    fn plain_text_to_an_encrypted_port_says_so_first() {
+        let line = "borough --gateway 127.0.0.1:7401 --token-file t node list";
+        let global = crate::args::Arguments::read(line.split_whitespace()).unwrap().global;
+        let text = "127.0.0.1:7401 is no gateway, but a service that speaks otherwise; accepted: a gateway";
+        let told = encryption_explained(&global, Failure::new(Code::Unreachable, text));
+        let expected = "127.0.0.1:7401 speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate";
+        assert_eq!((told.message(), told.code()), (expected, Code::Unreachable));
     }
 
     #[test]

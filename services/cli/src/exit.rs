@@ -241,8 +241,10 @@ fn of_client(error: &ClientError) -> Failure {
             };
             Failure::new(Code::NotAllowed, format!("{error}: {source}")).with_hint(hint)
         }
-        ClientError::TokenText { .. } => {
-            Failure::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
+        ClientError::TokenText { token, .. } => {
+            let is_dev = token.ends_with("(of the dev cell)");
+            let hint = if is_dev { "remove the file, and start `borough dev` again: it writes one" } else { TOKEN_HINT };
+            Failure::new(Code::NotAllowed, error.to_string()).with_hint(hint)
         }
         ClientError::Incomplete { .. } => Failure::new(Code::Failed, error.to_string()),
     }
@@ -432,6 +434,16 @@ mod tests {
         assert_eq!(of("QUOTA_EXCEEDED", "the quota of ann").as_deref(), Some("borough quota status"));
         assert_eq!(of("REFUSED", "task ann/web/0: its job does not run").as_deref(), Some(RUN_AGAIN));
         assert_eq!(of("REFUSED", "no"), None);
+    }
+
+    #[test]
+    fn an_empty_token_of_the_dev_cell_is_written_anew() {
+        let of = |token: &str| {
+            let error = ClientError::TokenText { token: token.to_owned(), problem: "is empty" };
+            of_client(&error).hint().unwrap_or_default().to_owned()
+        };
+        assert!(of("the file t (of the dev cell)").starts_with("remove the file, and start `borough dev` again"));
+        assert_eq!(of("the file t (--token-file)"), TOKEN_HINT);
     }
 
     #[test]

@@ -295,6 +295,9 @@ fn is_read(method: &str) -> bool {
 /// Of what speaks no gRPC.
 const NO_GATEWAY: &str = "no gateway, but a web server or another service";
 
+/// Of what speaks no HTTP/2, or speaks it behind TLS and is asked without.
+const NO_HTTP: &str = "no gateway, but a service that speaks otherwise";
+
 /// Of what speaks gRPC and does not know the method.
 const OTHER_GRPC: &str = "no gateway, or one of an earlier version";
 
@@ -313,7 +316,7 @@ fn foreign_answer(status: &Status) -> Option<&'static str> {
     causes
         .into_iter()
         .any(|error| error.to_string().contains("frame with invalid size"))
-        .then_some(NO_GATEWAY)
+        .then_some(NO_HTTP)
 }
 
 /// The failed tries of one call.

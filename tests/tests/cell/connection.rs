@@ -110,7 +110,7 @@ async fn a_server_that_is_no_gateway_is_named_as_such() {
             }
         });
         let asked = with_gateway(&cell, &address, &words).await.ended(5);
-        let expected = format!("{address} is no gateway, but a web server or another service; accepted: ");
+        let expected = format!("{address} speaks TLS or is no gateway: give --tls-ca FILE");
         assert!(asked.stderr.contains(&expected), "{greeting:?}: {asked:?}");
         assert!(asked.stderr.contains("--gateway HOST:PORT") && !asked.stderr.contains("borough dev"));
         server.abort();

@@ -87,12 +87,20 @@ pub struct AgentArguments {
 
 /// A range of ports as FIRST-LAST.
 pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || "accepted: FIRST-LAST within 1024-65535, such as 20000-29999".to_owned();
+    let accepted = "accepted: FIRST-LAST within 1024-65535, such as 20000-29999";
+    let wrong = || accepted.to_owned();
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
     let (first, last) =
         (first.parse::<u16>().map_err(|_| wrong())?, last.parse::<u16>().map_err(|_| wrong())?);
-    if first < 1024 || last < first { Err(wrong()) } else { Ok(first..=last) }
+    let least = first.min(last);
+    let turned = (last < first).then(|| "has its first port above its last one".to_owned());
+    let low = (least < PORT_LEAST).then(|| format!("has port {least}, below {PORT_LEAST}"));
+    let problems: Vec<String> = [turned, low].into_iter().flatten().collect();
+    if problems.is_empty() { Ok(first..=last) } else { Err(format!("{}; {accepted}", problems.join(", and "))) }
 }
+
+/// Lower ports belong to the system.
+const PORT_LEAST: u16 = 1024;
 
 /// An attribute, with the bounds of a label.
 fn attribute(text: &str) -> Result<(String, String), String> {
@@ -145,7 +153,8 @@ fn device(text: &str) -> Result<(String, u64), String> {
 
 /// A card as `gpu=GPU-1,model=A100,memory=40GiB`.
 pub(super) fn card(text: &str) -> Result<v1::Card, String> {
-    let (kind, rest) = pair(text)?;
+    let accepted = "accepted: KIND=ID[,model=MODEL][,memory=AMOUNT], such as gpu=GPU-0,model=A100";
+    let (kind, rest) = pair(text).map_err(|_| accepted.to_owned())?;
     let mut parts = rest.split(',');
     let id = parts.next().unwrap_or_default().to_owned();
     let mut card = v1::Card { kind, id, ..v1::Card::default() };
@@ -184,6 +193,17 @@ mod tests {
         ] {
             assert!(card(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_refused_range_or_card_says_what_is_wrong_with_it() {
+        assert_eq!(ports("20000-20010"), Ok(20000..=20010));
+        let refused = ports("300-200").unwrap_err();
+        let wrong = "has its first port above its last one, and has port 200, below 1024; accepted: FIRST-LAST";
+        assert!(refused.starts_with(wrong), "{refused}");
+        assert!(ports("1023-2000").unwrap_err().starts_with("has port 1023, below 1024; "));
+        assert!(ports("20000").unwrap_err().starts_with("accepted: FIRST-LAST"));
+        assert!(card("gpu").unwrap_err().starts_with("accepted: KIND=ID[,model=MODEL]"));
     }
 
     #[test]

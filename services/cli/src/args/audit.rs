@@ -62,7 +62,7 @@ pub struct AuditFilterArguments {
     #[arg(long, value_enum, value_name = "OUTCOME")]
     pub outcome: Option<AuditOutcomeWord>,
     /// Show only calls of the last so much time, such as 15m or 7d
-    #[arg(long, value_name = "TIME", value_parser = super::number::delay)]
+    #[arg(long, value_name = "TIME", value_parser = super::number::ago)]
     pub since: Option<Duration>,
 }
 

@@ -73,10 +73,10 @@ pub enum NodeVerb {
     /// Make a token for the agent of one node, or of any node of a cell
     #[command(after_help = "Also give --cell")]
     Token(NodeTokenArguments),
-    /// Show a node and its tasks
+    /// Show a node and its tasks, or list the nodes
     Status {
-        /// The node's name
-        node: String,
+        /// The node's name [default: list the nodes]
+        node: Option<String>,
         #[command(flatten)]
         watching: WatchArguments,
     },
@@ -370,7 +370,7 @@ pub enum EventVerb {
         #[command(flatten)]
         filter: EventFilter,
         /// List only events of the last so much time, such as 15m or 7d [default: however old they are]
-        #[arg(long, value_name = "TIME", value_parser = super::number::delay)]
+        #[arg(long, value_name = "TIME", value_parser = super::number::ago)]
         since: Option<std::time::Duration>,
         /// List at most this many, the newest ones, 1 to 10000 [default: 100, with --since 10000]
         #[arg(long, value_name = "N", value_parser = whole(1..=EVENTS_MAX))]

@@ -94,8 +94,8 @@ pub enum FederatedVerb {
 /// One federated job.
 #[derive(Clone, Debug, Args)]
 pub struct FederatedTarget {
-    /// The job; without USER, yours
-    #[arg(value_name = "[USER/]JOB")]
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
     pub job: JobTarget,
     #[command(flatten)]
     pub home: FederationHome,
@@ -162,8 +162,8 @@ pub struct FederatedStatusArguments {
 /// `federation job scale`.
 #[derive(Clone, Debug, Args)]
 pub struct FederatedScale {
-    /// The job; without USER, yours
-    #[arg(value_name = "[USER/]JOB")]
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
     pub job: JobTarget,
     /// Tasks in all cells together
     #[arg(value_parser = number::whole(0..=borough_model::job::COUNT_MAX), value_name = "COUNT")]

@@ -6,7 +6,7 @@ use borough_client::LogQuery;
 use borough_proto::v1::read_logs_request::Stream;
 use clap::Args;
 
-use super::number::delay;
+use super::number::ago;
 
 /// Which part of the output is shown, and how: of `task logs` and `job logs`.
 #[derive(Clone, Debug, Args)]
@@ -15,7 +15,7 @@ pub struct LogShowArguments {
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u32>,
     /// Show only what was written in the last while, such as 5m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = delay)]
+    #[arg(long, value_name = "TIME", value_parser = ago)]
     pub since: Option<Duration>,
     /// Show when each line was written, by the clock of its node
     #[arg(long)]

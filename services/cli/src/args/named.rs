@@ -86,7 +86,8 @@ impl NodeVerb {
             Self::Taint { .. } | Self::Label { .. } => None,
             Self::Remove { nodes } => only(nodes).map(String::as_str),
             Self::Untaint { node, label, .. } => label.is_empty().then_some(node.as_str()),
-            Self::Status { node, .. } | Self::Admit { node, .. } => Some(node),
+            Self::Status { node, .. } => node.as_deref(),
+            Self::Admit { node, .. } => Some(node),
         }
     }
 }

@@ -51,6 +51,14 @@ pub(super) fn delay(text: &str) -> Result<Duration, String> {
     time_within(text, &(0..=TIME_MS_MAX), "0s to 365d, such as 30s or 5m")
 }
 
+/// A time before now, not a date.
+pub(super) fn ago(text: &str) -> Result<Duration, String> {
+    let is_date = text.contains(':') || text.matches('-').count() == 2;
+    delay(text).map_err(|refused| {
+        if is_date { "is no length of time; accepted: how long ago, such as 30s, 5m or 2h".to_owned() } else { refused }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +70,15 @@ mod tests {
         for bad in ["0", "10", "-1", "+1", "few", "", "1.5", "99999999999999999999"] {
             assert_eq!(limit(bad), Err("accepted: a whole number, 1 to 9".to_owned()), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_date_is_told_apart_from_a_slip() {
+        assert_eq!(ago("5m"), Ok(Duration::from_secs(300)));
+        for date in ["2099-01-01T00:00:00Z", "2099-01-01", "12:30"] {
+            assert!(ago(date).unwrap_err().starts_with("is no length of time; accepted: how long ago"), "{date}");
+        }
+        assert!(ago("-5").unwrap_err().ends_with("accepted: 0s to 365d, such as 30s or 5m"));
     }
 
     #[test]

@@ -122,7 +122,10 @@ impl UsageError<'_> {
                 };
                 let needed: Vec<&str> =
                     missing.iter().filter(|one| !is_choice_of(one)).map(String::as_str).collect();
-                format!("{verb} needs {}", needed.join(" and "))
+                match self.all_alone(&needed) {
+                    Some(noun) => format!("--all goes with --label; else name the {noun}"),
+                    None => format!("{verb} needs {}", needed.join(" and ")),
+                }
             }
             ErrorKind::ArgumentConflict => {
                 let others =
@@ -153,6 +156,13 @@ impl UsageError<'_> {
             ErrorKind::InvalidUtf8 => "the command line is not UTF-8".to_owned(),
             _ => format!("{verb} cannot be run like this"),
         })
+    }
+
+    /// What a verb could be told by name instead of by `--all`, which stands without `--label`.
+    fn all_alone(&self, needed: &[&str]) -> Option<&'static str> {
+        let is_all = |word: &OsString| word == "--all" || word == "-a";
+        (needed == ["--label"] && self.line.iter().any(is_all)).then_some(())?;
+        Some(if self.verb.starts_with("borough task ") { "tasks" } else { "jobs" })
     }
 
     /// An option that the verb does not have, or a word too many.
@@ -348,6 +358,10 @@ impl UsageError<'_> {
     /// the job of the task.
     fn other_verb(&self, job: &str, line: &[OsString]) -> String {
         let task = self.text(ContextKind::InvalidValue);
+        // A federated job has its tasks in other cells than the one in use.
+        if self.verb.starts_with("borough federation ") {
+            return line_with(line, &task, job);
+        }
         let name = self.verb.rsplit(' ').next().unwrap_or_default();
         let root = Arguments::screens();
         let verbs = root.find_subcommand("task");

@@ -18,7 +18,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
             let client = connect::client(global)?;
             let fetch = async |_| Ok(list_page::<_, CellOutput>(client.cell_list().await?, String::new()));
             let listed = ListArguments { watching, ..ListArguments::default() };
-            let none = format!("no cells at the gateway {}", client.gateways().join(", "));
+            let none = none_text(&client.gateways().join(", "), connect::credential_user(global).as_deref());
             return list_or_watch(WatchedView::Unwatched, &listed, none, printer, fetch).await;
         }
         CellVerb::Status { name, watching } => {
@@ -51,6 +51,16 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
         CellVerb::Members(list) => return member::members(global, list, printer).await,
     }
     Ok(Code::Done)
+}
+
+/// What stands in the place of an empty list: a gateway lists only cells that the caller may see.
+fn none_text(gateways: &str, user: Option<&str>) -> String {
+    match user {
+        Some(user) => format!(
+            "no cell at the gateway {gateways} in which {user} has a grant\nhint: borough --cell CELL auth whoami"
+        ),
+        None => format!("no cell that you may see at the gateway {gateways}"),
+    }
 }
 
 /// The options of `cell set`, by the fields that they set.
@@ -88,5 +98,17 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         audit_retention_ms: set.audit_retention.map(ms),
         ended_jobs_max: set.ended_jobs,
         revision: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_says_who_sees_no_cell() {
+        let named = none_text("g:1", Some("zoe"));
+        assert!(named.starts_with("no cell at the gateway g:1 in which zoe has a grant\nhint: borough "), "{named}");
+        assert_eq!(none_text("g:1", None), "no cell that you may see at the gateway g:1");
     }
 }

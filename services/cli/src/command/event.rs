@@ -12,7 +12,7 @@ use super::list::{NoRows, list_page};
 use super::selected::events_selected;
 use super::unknown::{job_awaited, node_awaited};
 use super::watch::{ANSWERS_AGAIN, WatchedView, list_watch};
-use crate::args::{EventFilter, EventVerb, Global, ListArguments, conditions_of, events_limit};
+use crate::args::{EVENTS_MAX, EventFilter, EventVerb, Global, ListArguments, conditions_of, events_limit};
 use crate::connect;
 use crate::exit::{Code, Failure, absence_text};
 use crate::output::{ChangeView, EventView, Foreign, Printer, WatchedList};
@@ -61,7 +61,7 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
             if answer.trimmed && !is_cut && !reaches_back {
                 printer.remark("older events are no longer kept");
             } else if is_cut && since.is_some() && !reaches_back {
-                printer.remark(&format!("older events of this time follow: these are the newest {found}"));
+                printer.remark(&older_text(found, limit));
             }
         }
         EventVerb::Watch { filter } => {
@@ -70,6 +70,13 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
         }
     }
     Ok(Code::Done)
+}
+
+/// That the newest events of a time are not all of them.
+fn older_text(found: usize, limit: u32) -> String {
+    let more = limit.saturating_mul(100).min(EVENTS_MAX);
+    let how = if more > limit { format!("to see them: --limit {more}") } else { "give a shorter --since".to_owned() };
+    format!("these are the newest {found}, and there are older ones of this time; {how}")
 }
 
 /// When a time before `now_ms` begins.
@@ -125,4 +132,18 @@ fn watch_filter(filter: &EventFilter, caller: &str) -> WatchFilter {
     let (user, job) = job.map(|job| (job.user, job.name)).unwrap_or_default();
     let (node, selector) = (filter.node.clone().unwrap_or_default(), conditions_of(&filter.label));
     WatchFilter { user, job, node, selector, ..WatchFilter::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_cut_says_how_to_see_the_rest() {
+        assert_eq!(
+            older_text(5, 5),
+            "these are the newest 5, and there are older ones of this time; to see them: --limit 500"
+        );
+        assert!(older_text(10_000, EVENTS_MAX).ends_with("; give a shorter --since"));
+    }
 }

@@ -13,7 +13,7 @@ use borough_proto::v1;
 use borough_proto::v1::order_federated_release_request::Order;
 
 use super::confirm::{Intent, confirm};
-use super::job::load_options;
+use super::job::{load_options, user_warn};
 use super::list::list_page;
 use super::member::{home, home_missing_explained};
 use super::watch::{WatchedView, list_or_watch, status_watch};
@@ -69,6 +69,7 @@ async fn loaded(
     let loaded = load_federated(path, &options).await;
     let LoadedFederated { job, notes } = loaded.map_err(|error| super::job::file_refused(path, &error))?;
     notes.iter().for_each(|note| printer.remark(&format!("note: {note}")));
+    user_warn(global, job.job.user.as_str(), printer);
     Ok(job)
 }
 

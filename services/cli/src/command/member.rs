@@ -186,8 +186,11 @@ fn left_text(job: &FederatedJob, member: &str, since_ms: i64) -> String {
     let part = job.parts.first().cloned().unwrap_or_default();
     if part.target < part.count {
         let moves = part.count - part.target;
-        let what = "that are to replace them are not healthy yet";
-        return format!("{user}/{name}: {} of {member} end soon; those {what}", tasks(moves));
+        let (ends, them) = if moves == 1 { ("ends", "it") } else { ("end", "them") };
+        return format!(
+            "{user}/{name}: {} of {member} {ends} once what is to replace {them} is healthy",
+            tasks(moves)
+        );
     }
     if job.divided_ms < since_ms {
         return format!("{user}/{name}: {} in {member}: being divided anew", tasks(part.count));
@@ -273,6 +276,9 @@ pub(super) async fn members(global: &Global, list: MemberList, printer: &Printer
     };
     let listed = ListArguments { watching, ..ListArguments::default() };
     let such = if label.is_empty() { "" } else { "such " };
-    let none = format!("no {such}cells in the federation\nhint: borough cell join --help");
+    let own = client.gateways().join(",");
+    let none = format!(
+        "no {such}cells in the federation\nhint: borough cell join CELL --at HOST:PORT; a cell of this gateway: --at {own}"
+    );
     list_or_watch(watched, &listed, none, printer, fetch).await
 }

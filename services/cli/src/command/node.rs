@@ -30,7 +30,13 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
-        NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
+        NodeVerb::Status { node: Some(node), watching } => {
+            return status(&client, &node, watching, printer).await;
+        }
+        NodeVerb::Status { node: None, watching } => {
+            let listed = ListArguments { watching, ..ListArguments::default() };
+            return self::list(&client, NodeFilter::default(), &listed, printer).await;
+        }
         NodeVerb::Cordon(choice) => {
             let what = NodesChange { verb: "cordon", done: "cordoned", shown: ChangedNodeFacts::Row };
             let cordon = async |node: &str| Ok(client.node_cordon(node).await?);

@@ -135,6 +135,10 @@ async fn undo(
 ) -> Result<Code, Failure> {
     let before = client.job_get(job).await?.job.unwrap_or_default();
     let versions = KnownVersions::read(client, job, &before).await;
+    if let Some(message) = arguments.to.and_then(|version| versions.refusal(job, &before, version)) {
+        let hint = format!("borough rollout history {job}");
+        return Err(Failure::new(Code::Refused, message).with_hint(hint));
+    }
     let version = arguments.to.or_else(|| versions.before(&before));
     let back =
         version.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));

@@ -2,8 +2,9 @@
 
 use borough_client::{Client, JobRef};
 use borough_model::JobSpec;
+use borough_model::job::runs_alike;
 use borough_proto::convert::job_spec_from_message;
-use borough_proto::v1::{Job, JobVersion};
+use borough_proto::v1::{Job, JobVersion, RolloutState};
 
 use crate::output::{Style, changes_text, spec_changes};
 
@@ -38,6 +39,28 @@ impl KnownVersions {
         let in_force = self.spec(row.spec_version)?;
         let rolled_out = row.rollout.iter().flat_map(|rollout| rollout.versions.iter().rev());
         rolled_out.copied().find(|version| self.spec(*version).is_some_and(|spec| spec != in_force))
+    }
+
+    /// Why a gateway would refuse to go back to `version`; `None`: it would not, or that is not known here.
+    pub(super) fn refusal(&self, job: &JobRef, row: &Job, version: u32) -> Option<String> {
+        let (rollout, in_force) = (row.rollout.as_ref()?, self.spec(row.spec_version)?);
+        let is_done = rollout.state() == RolloutState::Done;
+        let own = Some(rollout.version).filter(|_| is_done);
+        let stable: Vec<u32> = rollout.versions.iter().copied().chain(own).collect();
+        let alike = |spec: &JobSpec| {
+            stable.iter().filter_map(|known| self.spec(*known)).any(|known| runs_alike(known, spec))
+        };
+        if self.spec(version).is_some_and(alike) {
+            return None;
+        }
+        let other = stable.iter().filter(|known| self.spec(**known).is_some_and(|spec| spec != in_force));
+        let other: Vec<String> = other.map(ToString::to_string).collect();
+        let accepted = if other.is_empty() {
+            ", and no version that was rolled out differs from the one in force".to_owned()
+        } else {
+            format!("; accepted: {}", other.join(", "))
+        };
+        Some(format!("job {job}: version {version} was not rolled out, or is no longer kept{accepted}"))
     }
 
     /// The version of which `version` is a copy: the newest one before it that says the same.
@@ -87,5 +110,23 @@ mod tests {
         assert_eq!(known.changes(&row, 1), "  ~ labels.team: b -> a\n");
         assert_eq!((known.original(3), known.original(2)), (Some(2), None));
         assert_eq!(KnownVersions::of(vec![version(1, "a", 1)], "j2").before(&row), None);
+    }
+
+    /// Nothing is shown or asked of a version that cannot come back.
+    #[test]
+    fn a_version_that_was_not_rolled_out_is_refused_before_its_difference_is_shown() {
+        let mut failed = version(2, "a", 1);
+        if let Some(task) = failed.spec.as_mut().and_then(|spec| spec.task.as_mut()) {
+            task.command = vec!["bad".to_owned()];
+        }
+        let known = KnownVersions::of(vec![version(1, "a", 1), failed, version(3, "b", 1)], "j1");
+        let rollout = Rollout { version: 3, versions: vec![1], ..Rollout::default() };
+        let row = Job { spec_version: 3, rollout: Some(rollout), ..Job::default() };
+        let job = JobRef::new("ann", "web");
+        let of = |version| known.refusal(&job, &row, version);
+        let words = "was not rolled out, or is no longer kept; accepted: 1";
+        assert_eq!(of(2), Some(format!("job ann/web: version 2 {words}")));
+        assert_eq!(of(9), Some(format!("job ann/web: version 9 {words}")));
+        assert_eq!((of(1), of(3)), (None, None), "version 3 differs from version 1 in a label only");
     }
 }

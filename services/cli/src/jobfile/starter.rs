@@ -40,7 +40,7 @@ pub fn starter() -> String {
     let fields = JobSpec::file_fields();
     let task = fields.iter().find(|field| field.file == "task").and_then(|task| task.inner);
     let text = TEXT.replace(TASK_MARK, &others(task.unwrap_or_default(), "  "));
-    format!("{text}\n# Other fields.\n{}", others(fields, ""))
+    format!("{text}{}", others(fields, ""))
 }
 
 /// A comment for each field that the text does not name.
@@ -95,6 +95,8 @@ task:
   grace: 5s            # between SIGTERM and SIGKILL
   # log: {file_bytes: 10MiB, files: 3}
   # weight: 1          # share of traffic, 1 to 255
+  # helpers:           # programs beside the command, or before or after it
+  #   - {name: migrate, when: before, command: [migrate], cpu: 1, deadline: 2m}
   # (task)
 
 # What single tasks replace, by their index.
@@ -118,7 +120,13 @@ spread: [rack, node.name]
 # update: {unavailable_max: 1, unavailable_percent_max: 25, healthy_after: 10s, failures_max: 2, on_failure: revert, surge_max: 1, canaries: 0, auto_promote: false} # of a changed file
 drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
 # lost_after: 30s      # how long its node may be silent before its tasks move
+# progress_deadline: 2m # a rollout fails if no further task becomes healthy for so long
 # labels: {team: web}
+# description: the front page of the shop
 # preemption: {never: true, notice_max: 2s, down_max: 1} # evicts nobody; grace of its victims; how many of its tasks may be down
 # roles: [{name: server}, {name: worker}] # tasks that differ, placed together
+# alloc_set: places    # its tasks run in the allocs of this alloc set of yours
+# queue: research/vision # the cell's queue in which it waits
+# profile: kubernetes:spread=0.5 # how nodes are scored for its tasks
+# scheduler: night     # which of the cell's schedulers places it
 "#;

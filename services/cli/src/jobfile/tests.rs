@@ -324,6 +324,14 @@ fn the_starter_is_a_good_job() {
     }
 }
 
+/// Each field stands in the starter as YAML by hand: what follows from a definition is JSON, and one long line.
+#[test]
+fn no_line_of_the_starter_is_json() {
+    for line in starter().lines() {
+        assert!(!line.contains("{\"") && !line.contains("[\"{") && line.chars().count() <= 200, "{line}");
+    }
+}
+
 #[test]
 fn the_starter_of_each_kind_is_a_good_job_and_names_its_commands() {
     use clap::ValueEnum as _;
@@ -397,7 +405,7 @@ fn the_topology_of_a_gang_is_read() {
 #[test]
 fn yaml_is_refused_in_words_of_job_files() {
     let two = format!("{}---\n{}", with_task(""), with_task(""));
-    let one = "a second YAML document begins here; a job file describes one job";
+    let one = "a second YAML document begins here; accepted: one job, so put each into a file of its own";
     assert!(yaml_problems(&two).ends_with(one), "{}", yaml_problems(&two));
     check(
         &yaml_problems("name: *nobody\n"),

@@ -145,9 +145,19 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
             [index] => format!("{word} {index}"),
             indexes => format!("{} ({})", tally(indexes.len(), word), ranges(indexes)),
         };
-        format!("{tasks}: {}", explanation.text())
+        let text = explanation.text();
+        let is_one = explanation.indexes.len() == 1;
+        format!("{tasks}: {}", if is_one { text } else { of_several(&text) })
     };
     explanations.iter().map(text).collect()
+}
+
+/// What the scheduler says of one task, as it is said of several.
+fn of_several(text: &str) -> String {
+    const VERBS: [(&str, &str); 4] =
+        [("waits ", "wait "), ("fits ", "fit "), ("backs off ", "back off "), ("never starts", "never start")];
+    let verb = VERBS.iter().find_map(|(one, several)| Some((text.strip_prefix(one)?, several)));
+    verb.map_or_else(|| text.to_owned(), |(rest, several)| format!("{several}{rest}"))
 }
 
 impl ExplanationView {
@@ -213,4 +223,23 @@ pub(crate) fn victims_text(victims: &[VictimView], node: Option<&Foreign>) -> St
 
 fn width(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verb_is_of_as_many_tasks_as_are_named() {
+        let of = |indexes: Vec<u32>, headline: &str| {
+            let headline = headline.to_owned();
+            let explanation = v1::Explanation { indexes, headline, ..v1::Explanation::default() };
+            explanations_text(&[explanation.into()])
+        };
+        assert_eq!(of(vec![0, 1, 2], "waits for an alloc"), "3 tasks (0-2): wait for an alloc\n");
+        assert_eq!(of(vec![0, 2], "fits on none of 2 nodes"), "2 tasks (0, 2): fit on none of 2 nodes\n");
+        assert_eq!(of(vec![], "fits on none of 2 nodes"), "all tasks: fit on none of 2 nodes\n");
+        assert_eq!(of(vec![1], "fits on none of 2 nodes"), "task 1: fits on none of 2 nodes\n");
+        assert_eq!(of(vec![0, 1], "their node n1 is drained"), "2 tasks (0-1): their node n1 is drained\n");
+    }
 }

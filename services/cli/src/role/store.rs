@@ -98,28 +98,36 @@ pub(crate) fn store_open(
     }
 }
 
-/// Opens the store of a directory whose log has lost acknowledged commits at its end, and closes it, which accepts the
-/// loss. Returns what was lost, for people. `None` if nothing was lost; nothing is changed then.
-pub(crate) async fn store_accept_loss(
+/// What the log of a store has lost of acknowledged commits at its end, for people; `None`: nothing. Changes nothing.
+pub(crate) async fn store_loss(
     directory: &Path,
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
 ) -> Result<Option<String>, Failure> {
     embedded_find(directory)?;
     let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
-    let lost = match EmbeddedEngine::open(options.clone()) {
+    match EmbeddedEngine::open(options) {
         Ok(engine) => {
             engine.close().await;
-            return Ok(None);
+            Ok(None)
         }
-        Err(OpenError::Lost { loss, .. }) => loss.to_string(),
+        Err(OpenError::Lost { loss, .. }) => Ok(Some(loss.to_string())),
         // The missing part may be the file that records the end of the log. Other damage is refused again.
-        Err(OpenError::Damaged { detail, .. }) => detail,
-        Err(error) => return Err(embedded_failure(&error)),
-    };
+        Err(OpenError::Damaged { detail, .. }) => Ok(Some(detail)),
+        Err(error) => Err(embedded_failure(&error)),
+    }
+}
+
+/// Opens such a store, and closes it, which accepts the loss.
+pub(crate) async fn store_accept_loss(
+    directory: &Path,
+    clock: &Arc<dyn Clock>,
+    rng: &Arc<dyn Rng>,
+) -> Result<(), Failure> {
+    let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
     let engine = EmbeddedEngine::open(OpenOptions { accept_loss: true, ..options });
     engine.map_err(|error| embedded_failure(&error))?.close().await;
-    Ok(Some(lost))
+    Ok(())
 }
 
 /// Checks that a directory has a store, without touching it.

@@ -117,7 +117,10 @@ fn a_log_that_was_cut_short_is_refused_with_its_loss_is_accepted() {
     assert_eq!(refused.status.code(), Some(255));
     let text = errors(&refused);
     assert!(text.contains("lost acknowledged commits: log-") && text.contains("accept-loss"), "{text}");
-    let accepted = json(0, &["store", "accept-loss", "--store", &store]);
+    let unasked = borough(&["store", "accept-loss", "--store", &store]);
+    assert_eq!(unasked.status.code(), Some(2), "nobody can be asked");
+    assert!(errors(&unasked).contains("--yes"), "{}", errors(&unasked));
+    let accepted = json(0, &["store", "accept-loss", "--yes", "--store", &store]);
     assert_eq!(accepted["accepted"], true);
     assert!(accepted["lost"].as_str().unwrap().contains("2000 of 16777216 bytes"), "{accepted}");
     assert_eq!(json(0, &["store", "accept-loss", "--store", &store])["accepted"], false);

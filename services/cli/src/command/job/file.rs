@@ -91,7 +91,19 @@ pub(super) async fn file_load(
     for note in &loaded.notes {
         printer.remark(&format!("note: {note}"));
     }
+    user_warn(global, loaded.spec.user.as_str(), printer);
     Ok(loaded)
+}
+
+/// Says that the user of a job file counts, if the options name another one.
+pub(in crate::command) fn user_warn(global: &Global, owner: &str, printer: &Printer) {
+    if let Some(text) = global.user.as_deref().and_then(|user| user_text(user, owner)) {
+        printer.remark(&text);
+    }
+}
+
+fn user_text(user: &str, owner: &str) -> Option<String> {
+    (user != owner).then(|| format!("note: the job is of user {owner}, as its file says, and not of {user}"))
 }
 
 /// The message of a valid job file.
@@ -154,5 +166,17 @@ pub(in crate::command) fn refused(path: &Path, error: &JobFileError) -> Failure 
             let found = tally(lines.len(), "problem");
             Failure::new(Code::Usage, format!("{}: {found}", path_shown(path))).with_details(lines)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_a_file_that_counts_is_said() {
+        assert_eq!(user_text("ann", "ann"), None);
+        let text = user_text("ann", "bob").unwrap();
+        assert_eq!(text, "note: the job is of user bob, as its file says, and not of ann");
     }
 }

@@ -16,10 +16,10 @@ mod show;
 mod tail;
 mod wait;
 
-use borough_client::{JobFilter, TaskFilter};
+use borough_client::{JobFilter, JobRef, TaskFilter};
 
 pub(super) use self::bulk::{ChosenJobs, FitJobs, all_again, jobs_shown};
-pub(super) use self::file::{load_options, refused as file_refused};
+pub(super) use self::file::{load_options, refused as file_refused, user_warn};
 pub(super) use self::progress::{Goal, NextAttempt, helper_instead};
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;
@@ -44,12 +44,12 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Scale(arguments) => scale(global, &arguments, printer).await,
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
-            let [target] = arguments.choice.targets.as_slice() else {
+            let jobs = jobs_once(&arguments.choice.targets, client.user());
+            let [job] = jobs.as_slice() else {
                 return bulk::stop_all(global, &client, &arguments, printer).await;
             };
-            let job = target.resolve(client.user());
             confirm(global, &client, Intent::stop(&format!("stop job {job}")), printer)?;
-            run::stop(&client, &job, arguments.wait.into(), printer).await
+            run::stop(&client, job, arguments.wait.into(), printer).await
         }
         JobVerb::Restart(arguments) => {
             let client = connect::cell_client(global).await?;
@@ -84,8 +84,8 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;
-            match arguments.targets.as_slice() {
-                [target] => purge::purge(global, &client, &target.resolve(client.user()), printer).await,
+            match jobs_once(&arguments.targets, client.user()).as_slice() {
+                [job] => purge::purge(global, &client, job, printer).await,
                 _ if arguments.all_ended => purge::purge_all(global, &client, printer).await,
                 _ => purge::purge_chosen(global, &client, &arguments, printer).await,
             }
@@ -101,6 +101,17 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             show::history(&client, &target.resolve(client.user()), printer).await
         }
     }
+}
+
+/// The jobs that a command line names, each once.
+pub(super) fn jobs_once(targets: &[JobTarget], caller: &str) -> Vec<JobRef> {
+    let mut jobs: Vec<JobRef> = Vec::with_capacity(targets.len());
+    for job in targets.iter().map(|target| target.resolve(caller)) {
+        if !jobs.contains(&job) {
+            jobs.push(job);
+        }
+    }
+    jobs
 }
 
 /// Sets and removes labels of the job that is named, or of those with labels.
@@ -152,4 +163,16 @@ fn states_of<S>(
         })
     };
     words.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_is_named_twice_counts_once() {
+        let targets = ["web", "ann/web", "db", "bob/web", "web"].map(|text| text.parse().unwrap());
+        let names: Vec<String> = jobs_once(&targets, "ann").iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["ann/web", "ann/db", "bob/web"]);
+    }
 }

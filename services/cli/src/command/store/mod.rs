@@ -15,9 +15,10 @@ use borough_store::{StoreError, error_chain};
 
 use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreLocation, StoreVerb};
 use crate::exit::{Code, Failure};
-use crate::output::{Printer, Progress, StoreLossView};
+use crate::command::confirm::Intent;
+use crate::output::{Preset, Printer, Progress, StoreLossView};
 use crate::role::files_private;
-use crate::role::store::{RoleStore, StoreMissing, StoreWanted, store_accept_loss, store_open};
+use crate::role::store::{RoleStore, StoreMissing, StoreWanted, store_accept_loss, store_loss, store_open};
 
 /// Rows and entries between two lines of progress.
 const SHOWN_ROWS: u64 = 50_000;
@@ -28,23 +29,48 @@ pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> 
         StoreVerb::Check(arguments) => check::run(global, &arguments, printer).await,
         StoreVerb::Export(arguments) => export::run(global, &arguments, printer).await,
         StoreVerb::Import(arguments) => import::run(global, &arguments, printer).await,
-        StoreVerb::AcceptLoss(arguments) => loss_accept(&arguments, printer).await,
+        StoreVerb::AcceptLoss(arguments) => loss_accept(global, &arguments, printer).await,
         StoreVerb::Bench(arguments) => bench::run(&arguments, printer).await,
     }
 }
 
 /// Opens a store with the rest of its log, if that has lost commits.
-async fn loss_accept(arguments: &StoreAcceptLossArguments, printer: &Printer) -> Result<Code, Failure> {
+async fn loss_accept(
+    global: &Global,
+    arguments: &StoreAcceptLossArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
     let location = &arguments.store.store;
     let StoreLocation::Embedded(directory) = location else {
         let text = format!("{location} is no embedded store, so it has no log that could be cut short");
         return Err(Failure::new(Code::Usage, text));
     };
     let rng = SystemRng::shared();
-    let lost = store_accept_loss(directory, &SystemClock::shared(), &rng).await?;
+    let clock = SystemClock::shared();
+    let lost = store_loss(directory, &clock, &rng).await?;
+    if let Some(lost) = &lost {
+        loss_confirm(global, location, lost, printer)?;
+        store_accept_loss(directory, &clock, &rng).await?;
+    }
     let view = StoreLossView { store: location.to_string(), accepted: lost.is_some(), lost };
     printer.one(&view, StoreLossView::text)?;
     Ok(Code::Done)
+}
+
+/// Asks whether to give commits up: nobody can take that back.
+fn loss_confirm(
+    global: &Global,
+    location: &StoreLocation,
+    lost: &str,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let what = format!("give up for good what store {location} has lost ({lost})");
+    Intent::forget(&what).possible(global)?;
+    if global.yes || printer.ask(&format!("{what}?"), Preset::No)? {
+        return Ok(());
+    }
+    let hint = "answer y to make the change, or give --yes";
+    Err(Failure::new(Code::Failed, "not confirmed; nothing was changed").with_hint(hint))
 }
 
 /// An open store, with what verbs need besides.

@@ -40,6 +40,8 @@ pub(super) struct NamesPorts {
 
 /// A link in the place of a file is refused: it leads out of this directory.
 const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+/// Said of a file that `dev` has not written like this.
+pub(super) const DAMAGED: &str = "the file is damaged";
 /// The format this build writes.
 const FORMAT: u32 = 1;
 
@@ -169,7 +171,7 @@ impl Remembered {
         };
         let wrong =
             |text: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {text}", path.display()));
-        let remembered: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let remembered: Self = serde_json::from_str(&text).map_err(|_| wrong(DAMAGED.to_owned()))?;
         match remembered.format {
             FORMAT => Ok(Some(remembered)),
             format => Err(wrong(format!("format {format}, this build knows {FORMAT}; nothing was touched"))),

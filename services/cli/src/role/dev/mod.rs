@@ -21,6 +21,7 @@ use borough_federation::FederationMetrics;
 use borough_gateway::auth::{Credentials, Token};
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
+use borough_kv::secret::SecretError;
 use borough_model::Name;
 use borough_proto::connect::Connector;
 use borough_store::cell::CellMeta;
@@ -31,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::absent::{absent_nodes, absent_text};
 use self::closed::{closed_cells, closed_text};
 use self::judge::{directory_check, judge};
-use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
+use self::layout::{DAMAGED, Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
 };
@@ -116,6 +117,21 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
         std::fs::remove_dir_all(layout.root()).ok();
     }
     outcome
+}
+
+/// What makes a file of the directory again.
+const MADE_AGAIN: &str = "remove that file, and start `borough dev` again: it makes another one";
+
+/// The failure of the kept settings.
+fn settings_refused(error: &std::io::Error) -> Failure {
+    let failure = failed("cannot use the directory", error);
+    if error.to_string().ends_with(DAMAGED) { failure.with_hint(MADE_AGAIN) } else { failure }
+}
+
+/// The failure of the token of the cell.
+fn token_refused(error: &SecretError) -> Failure {
+    let failure = failed("cannot use the token file", error);
+    if matches!(error, SecretError::Text { .. }) { failure.with_hint(MADE_AGAIN) } else { failure }
 }
 
 /// What is said of agents that knew another address of the gateway; `None` if none did.
@@ -235,14 +251,14 @@ impl DevCell<'_> {
     async fn control_start(&self, open_files: OpenFiles) -> Result<Control, Failure> {
         let Self { layout, arguments, store, clock, rng, .. } = *self;
         let connections = arguments.connections.limits(open_files.most)?;
-        let token = layout.token_ensure().map_err(|error| failed("cannot use the token file", &error))?;
+        let token = layout.token_ensure().map_err(|error| token_refused(&error))?;
         let nodes: Result<_, _> = arguments.cells.iter().map(|cell| layout.node_token_ensure(cell)).collect();
         let nodes = nodes.map_err(|error| failed("cannot use a token file of nodes", &error))?;
         let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);
         log_metrics_register(&mut registry);
-        let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
+        let remembered = layout.remembered().map_err(|error| settings_refused(&error))?;
         let known = remembered.as_ref();
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let is_free = |port| std::net::TcpListener::bind(loopback(port)).is_ok();

@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use self::reader::{Shown, TaskReader, attempt_read};
 use self::seen::{AttemptsSeen, LogScope};
 use super::bulk::jobs_shown;
+use super::jobs_once;
 use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
@@ -40,8 +41,7 @@ pub(super) async fn logs(
     mut arguments: JobLogArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let mut jobs: Vec<JobRef> =
-        arguments.targets.iter().map(|target| target.resolve(client.user())).collect();
+    let mut jobs = jobs_once(&arguments.targets, client.user());
     if jobs.is_empty() {
         jobs = jobs_shown(client, std::mem::take(&mut arguments.labels)).await?;
     }
