@@ -174,7 +174,8 @@ fn encryption_explained(global: &Global, failure: Failure) -> Failure {
         return failure;
     }
     if let Some(told) = failure.message().split_once(SPEAKS_OTHERWISE).filter(|_| settings.tls.is_none()) {
-        let message = format!("{} speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate", told.0);
+        let message =
+            format!("{} speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate", told.0);
         let hint = failure.hint().unwrap_or_default().to_owned();
         return Failure::new(failure.code(), message).with_hint(hint);
     }
@@ -310,8 +311,9 @@ fn dev_unreadable(directory: &Path, error: &io::Error) -> Failure {
     let directory = directory.display();
     if error.kind() == io::ErrorKind::NotADirectory {
         let message = format!("{directory} is no directory; accepted: that of a dev cell");
-        return Failure::new(Code::Usage, message)
-            .with_hint("name the directory with --dir DIR; to start a dev cell there: borough dev --dir DIR");
+        return Failure::new(Code::Usage, message).with_hint(
+            "name the directory with --dir DIR; to start a dev cell there: borough dev --dir DIR",
+        );
     }
     let failure = Failure::new(Code::Usage, error.to_string());
     if error.kind() != io::ErrorKind::InvalidData {
@@ -436,11 +438,17 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let failure = read(&file);
         assert_eq!(failure.code(), Code::Usage);
-        assert!(failure.message().ends_with("file is no directory; accepted: that of a dev cell"), "{failure:?}");
+        assert!(
+            failure.message().ends_with("file is no directory; accepted: that of a dev cell"),
+            "{failure:?}"
+        );
         std::fs::write(directory.path().join("client.json"), "{").unwrap();
         let failure = read(directory.path());
         assert_eq!(failure.code(), Code::Usage);
-        assert!(failure.hint().unwrap().starts_with("remove the file, and start its cell again"), "{failure:?}");
+        assert!(
+            failure.hint().unwrap().starts_with("remove the file, and start its cell again"),
+            "{failure:?}"
+        );
     }
 
     #[test]
@@ -449,7 +457,8 @@ mod tests {
         let global = crate::args::Arguments::read(line.split_whitespace()).unwrap().global;
         let text = "127.0.0.1:7401 is no gateway, but a service that speaks otherwise; accepted: a gateway";
         let told = encryption_explained(&global, Failure::new(Code::Unreachable, text));
-        let expected = "127.0.0.1:7401 speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate";
+        let expected =
+            "127.0.0.1:7401 speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate";
         assert_eq!((told.message(), told.code()), (expected, Code::Unreachable));
     }
 

@@ -243,7 +243,11 @@ fn of_client(error: &ClientError) -> Failure {
         }
         ClientError::TokenText { token, .. } => {
             let is_dev = token.ends_with("(of the dev cell)");
-            let hint = if is_dev { "remove the file, and start `borough dev` again: it writes one" } else { TOKEN_HINT };
+            let hint = if is_dev {
+                "remove the file, and start `borough dev` again: it writes one"
+            } else {
+                TOKEN_HINT
+            };
             Failure::new(Code::NotAllowed, error.to_string()).with_hint(hint)
         }
         ClientError::Incomplete { .. } => Failure::new(Code::Failed, error.to_string()),
@@ -442,7 +446,9 @@ mod tests {
             let error = ClientError::TokenText { token: token.to_owned(), problem: "is empty" };
             of_client(&error).hint().unwrap_or_default().to_owned()
         };
-        assert!(of("the file t (of the dev cell)").starts_with("remove the file, and start `borough dev` again"));
+        assert!(
+            of("the file t (of the dev cell)").starts_with("remove the file, and start `borough dev` again")
+        );
         assert_eq!(of("the file t (--token-file)"), TOKEN_HINT);
     }
 

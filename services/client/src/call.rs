@@ -313,10 +313,7 @@ fn foreign_answer(status: &Status) -> Option<&'static str> {
         return Some(NO_GATEWAY);
     }
     let causes = std::iter::successors(std::error::Error::source(status), |error| error.source());
-    causes
-        .into_iter()
-        .any(|error| error.to_string().contains("frame with invalid size"))
-        .then_some(NO_HTTP)
+    causes.into_iter().any(|error| error.to_string().contains("frame with invalid size")).then_some(NO_HTTP)
 }
 
 /// The failed tries of one call.

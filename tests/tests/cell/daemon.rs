@@ -125,7 +125,7 @@ async fn labels_and_taints_of_nodes_decide_where_a_daemon_runs() {
     let text = format!("{DAEMON}constraints: [disk == ssd]\n");
     cell.run("logs.yaml", &text).await.prints("0/0 healthy");
     let why = cell.borough(&["why", "logs"]).await.ended(0);
-    why.prints("fits on none of 2 nodes").prints("constraint disk in [ssd]");
+    why.prints("fit on none of 2 nodes").prints("constraint disk in [ssd]");
     cell.borough(&["node", "label", "alpha-1", "disk=ssd"]).await.ended(0);
     serves(&cell, "logs", &["alpha-1"]).await;
     cell.borough(&["node", "label", "alpha-2", "disk=ssd"]).await.ended(0);

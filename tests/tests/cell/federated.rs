@@ -129,6 +129,14 @@ async fn a_job_is_divided_scaled_and_stopped_over_cells() {
     assert_eq!(counts, 7);
     home.borough(&["federation", "job", "list"]).await.ended(0).prints("web").prints("active");
 
+    // A smaller count is waited for until the cells have ended what is too much.
+    home.borough(&["federation", "job", "scale", "web", "0"]).await.ended(0).prints("0/0 healthy in 0 cells");
+    let ended = federation.job().await;
+    assert!(ended.parts.iter().all(|part| part.arrived && part.running == 0), "{ended:?}");
+    let stranger = federation.plan(&web(7, "a", "{cells: [beta, nosuch]}")).await.ended(1);
+    stranger.prints("7 tasks in 1 cell would begin").warns("nosuch is no member of the federation");
+    home.borough(&["federation", "job", "scale", "web", "7"]).await.ended(0).prints("7/7 healthy");
+
     // Another version reaches one cell after the other.
     federation.run(&web(7, "b", "{split: weight}")).await.ended(0).prints("version 2");
     for cell in [beta, gamma] {
@@ -293,9 +301,10 @@ async fn a_release_goes_from_a_canary_cell_outward_and_stops_by_itself() {
     status.prints("failed in gamma").prints("failed, stage 1");
 
     // Taken back, every cell has the version of before. The canary has its old word again.
-    home.borough(&["federation", "job", "undo", "web", "--yes"]).await.ended(0);
-    let back = federation.until("reverted", |job| phase(job) == Some(ReleasePhase::Reverted)).await;
-    assert_eq!(versions(&back), [1, 1]);
+    let undone = home.borough(&["federation", "job", "undo", "web", "--yes"]).await.ended(0);
+    undone.warns("release of version 2 is being taken back to version 1").prints("reverted");
+    let back = federation.job().await;
+    assert_eq!((versions(&back), phase(&back)), (vec![1, 1], Some(ReleasePhase::Reverted)));
     let word = async |cell: &TestCell| {
         let spec = cell.client().job_get(&JobRef::new("tester", "web")).await.unwrap().spec.unwrap();
         spec.task.unwrap().environment.get("WORD").cloned().unwrap_or_default()

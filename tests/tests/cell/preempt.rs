@@ -122,7 +122,7 @@ async fn a_queue_reclaims_its_guarantee_once_the_operator_allows_it() {
     let plan = cell.borough(&["job", "plan", &owed, "-o", "json"]).await.ended(1).json();
     assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
     cell.borough(&["job", "run", &owed, "--detach"]).await.ended(0);
-    cell.borough(&["why", "owed"]).await.ended(0).prints("fits on none");
+    cell.borough(&["why", "owed"]).await.ended(0).prints("fit on none");
 
     cell.borough(&["cell", "set", "--reclaim"]).await.ended(0).prints("queues take back their guarantee");
     let owed = cell.tasks_until("owed", "two running", |tasks| running(tasks) == 2).await;

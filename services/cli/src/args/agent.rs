@@ -96,7 +96,11 @@ pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let turned = (last < first).then(|| "has its first port above its last one".to_owned());
     let low = (least < PORT_LEAST).then(|| format!("has port {least}, below {PORT_LEAST}"));
     let problems: Vec<String> = [turned, low].into_iter().flatten().collect();
-    if problems.is_empty() { Ok(first..=last) } else { Err(format!("{}; {accepted}", problems.join(", and "))) }
+    if problems.is_empty() {
+        Ok(first..=last)
+    } else {
+        Err(format!("{}; {accepted}", problems.join(", and ")))
+    }
 }
 
 /// Lower ports belong to the system.
@@ -199,7 +203,8 @@ mod tests {
     fn a_refused_range_or_card_says_what_is_wrong_with_it() {
         assert_eq!(ports("20000-20010"), Ok(20000..=20010));
         let refused = ports("300-200").unwrap_err();
-        let wrong = "has its first port above its last one, and has port 200, below 1024; accepted: FIRST-LAST";
+        let wrong =
+            "has its first port above its last one, and has port 200, below 1024; accepted: FIRST-LAST";
         assert!(refused.starts_with(wrong), "{refused}");
         assert!(ports("1023-2000").unwrap_err().starts_with("has port 1023, below 1024; "));
         assert!(ports("20000").unwrap_err().starts_with("accepted: FIRST-LAST"));

@@ -55,7 +55,11 @@ pub(super) fn delay(text: &str) -> Result<Duration, String> {
 pub(super) fn ago(text: &str) -> Result<Duration, String> {
     let is_date = text.contains(':') || text.matches('-').count() == 2;
     delay(text).map_err(|refused| {
-        if is_date { "is no length of time; accepted: how long ago, such as 30s, 5m or 2h".to_owned() } else { refused }
+        if is_date {
+            "is no length of time; accepted: how long ago, such as 30s, 5m or 2h".to_owned()
+        } else {
+            refused
+        }
     })
 }
 
@@ -76,7 +80,10 @@ mod tests {
     fn a_date_is_told_apart_from_a_slip() {
         assert_eq!(ago("5m"), Ok(Duration::from_secs(300)));
         for date in ["2099-01-01T00:00:00Z", "2099-01-01", "12:30"] {
-            assert!(ago(date).unwrap_err().starts_with("is no length of time; accepted: how long ago"), "{date}");
+            assert!(
+                ago(date).unwrap_err().starts_with("is no length of time; accepted: how long ago"),
+                "{date}"
+            );
         }
         assert!(ago("-5").unwrap_err().ends_with("accepted: 0s to 365d, such as 30s or 5m"));
     }

@@ -44,7 +44,7 @@ fn no_argument_of_a_verb_sets_a_global_option() {
 }
 
 /// A line of each verb, as the documentation has it.
-const LINES: [&str; 80] = [
+const LINES: [&str; 84] = [
     "borough job init",
     "borough job init --kind gpu train.yaml",
     "borough job schema",
@@ -93,6 +93,10 @@ const LINES: [&str; 80] = [
     "borough node remove alpha-1",
     "borough cell list",
     "borough federation job scale web 3 -d",
+    "borough federation job validate web.yaml",
+    "borough federation job list --all --ended",
+    "borough federation job undo web --timeout 30s",
+    "borough node status",
     "borough cell cordon beta gamma",
     "borough cell status alpha",
     "borough name list web",
@@ -172,7 +176,7 @@ fn global_options_are_accepted_by_every_verb() {
 }
 
 /// Wrong command lines. `golden/usage.txt` has the answers.
-const WRONG_LINES: [&str; 44] = [
+const WRONG_LINES: [&str; 50] = [
     "borough job scale web -1",
     "borough job scale web many",
     "borough job run",
@@ -217,6 +221,12 @@ const WRONG_LINES: [&str; 44] = [
     "borough auth grant user/ann --role runnr",
     "borough task list --task 1",
     "borough quota set ann --band batch --memory 5",
+    "borough federation job status ft/0",
+    "borough job stop --all",
+    "borough task stop --all",
+    "borough job label lg a=b --all",
+    "borough job logs lg --since 2099-01-01T00:00:00Z",
+    "borough dev --task-ports 300-200",
 ];
 
 #[test]

@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn an_empty_list_says_who_sees_no_cell() {
         let named = none_text("g:1", Some("zoe"));
-        assert!(named.starts_with("no cell at the gateway g:1 in which zoe has a grant\nhint: borough "), "{named}");
+        assert!(
+            named.starts_with("no cell at the gateway g:1 in which zoe has a grant\nhint: borough "),
+            "{named}"
+        );
         assert_eq!(none_text("g:1", None), "no cell that you may see at the gateway g:1");
     }
 }

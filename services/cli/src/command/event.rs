@@ -75,7 +75,11 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
 /// That the newest events of a time are not all of them.
 fn older_text(found: usize, limit: u32) -> String {
     let more = limit.saturating_mul(100).min(EVENTS_MAX);
-    let how = if more > limit { format!("to see them: --limit {more}") } else { "give a shorter --since".to_owned() };
+    let how = if more > limit {
+        format!("to see them: --limit {more}")
+    } else {
+        "give a shorter --since".to_owned()
+    };
     format!("these are the newest {found}, and there are older ones of this time; {how}")
 }
 

@@ -279,7 +279,8 @@ async fn list(global: &Global, list: FederatedList, printer: &Printer) -> Result
         Ok(list_page::<_, FederatedJobView>(answer.jobs, answer.next_page))
     };
     let whose = if all_users { String::new() } else { format!(" of user {user}") };
-    let (what, more) = if stopped { ("", "") } else { ("active ", "borough federation job list --stopped; ") };
+    let (what, more) =
+        if stopped { ("", "") } else { ("active ", "borough federation job list --stopped; ") };
     let none = format!(
         "no {what}federated jobs{whose} in the federation {}\nhint: {more}borough federation job run --help",
         client.cell()

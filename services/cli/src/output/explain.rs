@@ -154,8 +154,12 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
 
 /// What the scheduler says of one task, as it is said of several.
 fn of_several(text: &str) -> String {
-    const VERBS: [(&str, &str); 4] =
-        [("waits ", "wait "), ("fits ", "fit "), ("backs off ", "back off "), ("never starts", "never start")];
+    const VERBS: [(&str, &str); 4] = [
+        ("waits ", "wait "),
+        ("fits ", "fit "),
+        ("backs off ", "back off "),
+        ("never starts", "never start"),
+    ];
     let verb = VERBS.iter().find_map(|(one, several)| Some((text.strip_prefix(one)?, several)));
     verb.map_or_else(|| text.to_owned(), |(rest, several)| format!("{several}{rest}"))
 }

@@ -107,7 +107,12 @@ impl FederatedJobView {
         match self.state.as_str() {
             "stopped" => true,
             "stopping" => false,
-            _ => self.is_released() && self.unplaced == 0 && self.shortfall.is_empty() && self.has_settled(away),
+            _ => {
+                self.is_released()
+                    && self.unplaced == 0
+                    && self.shortfall.is_empty()
+                    && self.has_settled(away)
+            }
         }
     }
 

@@ -14,8 +14,8 @@ use borough_store::check::LoadProgress;
 use borough_store::{StoreError, error_chain};
 
 use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreLocation, StoreVerb};
-use crate::exit::{Code, Failure};
 use crate::command::confirm::Intent;
+use crate::exit::{Code, Failure};
 use crate::output::{Preset, Printer, Progress, StoreLossView};
 use crate::role::files_private;
 use crate::role::store::{RoleStore, StoreMissing, StoreWanted, store_accept_loss, store_loss, store_open};

@@ -134,4 +134,3 @@ impl Tabular for PartRow<'_> {
         (cells, vec![part.job_id.to_string(), time(part.seen_ms)])
     }
 }
-

@@ -69,9 +69,13 @@ impl PlannedMoves {
             (0, 0, begun) => {
                 Some(format!("{} in {} would begin", tasks(begun), tally(self.cells_more, "cell")))
             }
-            (0, ended, _) => Some(format!("{} in {} would end", tasks(ended), tally(self.cells_less, "cell"))),
+            (0, ended, _) => {
+                Some(format!("{} in {} would end", tasks(ended), tally(self.cells_less, "cell")))
+            }
             (moved, 0, 0) => Some(format!("{} would move", tasks(moved))),
-            (moved, 0, begun) => Some(format!("{} would move, and {} would begin", tasks(moved), tasks(begun))),
+            (moved, 0, begun) => {
+                Some(format!("{} would move, and {} would begin", tasks(moved), tasks(begun)))
+            }
             (moved, ended, _) => Some(format!("{} would move, and {} would end", tasks(moved), tasks(ended))),
         }
     }

@@ -91,4 +91,3 @@ impl FederatedReleaseView {
         Some(text)
     }
 }
-

@@ -80,8 +80,7 @@ fn a_failed_release_names_the_command_that_shows_the_cause() {
     let mut failed = job(vec![part("alpha", 1, 1)]);
     failed.version = 2;
     let why = v1::CellsReason { words: "it exits".to_owned(), cells: vec!["ap".to_owned()] };
-    failed.release =
-        Some(v1::FederatedRelease { failed: vec![why], ..release(2, v1::ReleasePhase::Failed) });
+    failed.release = Some(v1::FederatedRelease { failed: vec![why], ..release(2, v1::ReleasePhase::Failed) });
     let text = FederatedJobView::from(failed).text(&Style::default());
     assert!(text.contains("borough --cell ap job status ann/web; borough --cell ap why ann/web"), "{text}");
     assert!(text.contains("stays at version 1"), "{text}");

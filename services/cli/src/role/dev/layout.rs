@@ -256,4 +256,11 @@ mod tests {
         assert!(layout.remembered().unwrap_err().to_string().contains("format 9"));
         assert_eq!(fs::read_to_string(directory.path().join("dev.json")).unwrap(), newer);
     }
+
+    #[test]
+    fn damaged_settings_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("dev.json"), "{").unwrap();
+        assert!(Remembered::read(directory.path()).unwrap_err().to_string().ends_with(DAMAGED));
+    }
 }
