@@ -130,3 +130,16 @@ drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
 # profile: kubernetes:spread=0.5 # how nodes are scored for its tasks
 # scheduler: night     # which of the cell's schedulers places it
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each field stands in the starter as YAML by hand: what follows from a definition is JSON, and one long line.
+    #[test]
+    fn no_line_of_the_starter_is_json() {
+        for line in starter().lines() {
+            assert!(!line.contains("{\"") && !line.contains("[\"{") && line.chars().count() <= 200, "{line}");
+        }
+    }
+}
