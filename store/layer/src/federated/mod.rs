@@ -169,7 +169,7 @@ pub fn active_check(row: &FederatedJobRow) -> StoreResult<()> {
         FederatedState::Stopped => {
             let (user, name) = (row.user(), row.name());
             let reason = format!(
-                "federated job {user}/{name} is stopped; to run it again: borough federation job run"
+                "federated job {user}/{name} is stopped; to run it again: borough federation job run FILE"
             );
             Err(StoreError::refused(reason))
         }

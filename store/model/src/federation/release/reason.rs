@@ -143,8 +143,8 @@ impl fmt::Display for ReleaseWait {
             Self::Paused => f.write_str("a person has paused it; it goes on when it is resumed"),
             Self::Stopped { failures, most } => write!(
                 f,
-                "the version has failed in {failures} cells, and the job bears {most}; a newer version or a revert would \
-                 end that"
+                "the version has failed in {}, and the job bears {most}; a newer version or a revert would end that",
+                if *failures == 1 { "1 cell".to_owned() } else { format!("{failures} cells") },
             ),
             Self::Cells { first, others: 0 } => {
                 write!(f, "{first} is changing; it goes on when that has ended")

@@ -235,7 +235,7 @@ impl fmt::Display for CellReason {
             Self::Stuck { moved } => {
                 write!(f, "{} did not run and had no room in it, so other cells have them", tasks(*moved))
             }
-            Self::NotNeeded => f.write_str("other cells have all tasks; it would get some of a larger count"),
+            Self::NotNeeded => f.write_str("no task is left for it; it would get some of a larger count"),
             Self::Share => f.write_str("this is its part, and no task is without a cell"),
         }
     }

@@ -195,6 +195,10 @@ impl FieldReader {
             (None, Some(OwnField::Is(path))) if !outer.is_empty() && !path.contains('.') => {
                 format!(", did you mean {path:?} at the top of the file?")
             }
+            // One cannot mean the field that one is in.
+            (None, Some(OwnField::Is(path))) if path == outer => {
+                format!("; accepted: {}", accepted.join(", "))
+            }
             (None, Some(OwnField::Is(path))) => format!(", did you mean {path:?}?"),
             (None, Some(OwnField::Absent(instead))) => format!(": {instead}"),
             (None, None) => format!("; accepted: {}", accepted.join(", ")),

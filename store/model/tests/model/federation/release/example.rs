@@ -30,7 +30,7 @@ fn without_a_spec_nothing_follows_a_cell_that_fails() {
     release.step();
     release.ends("a", fails("task 0 fails"));
     assert_eq!(release.does(), "fail");
-    assert!(release.does().starts_with("the version has failed in 1 cells, and the job bears 0"));
+    assert!(release.does().starts_with("the version has failed in 1 cell, and the job bears 0"));
     let step = release.decide();
     assert_eq!(
         step.cells[0].to_string(),
