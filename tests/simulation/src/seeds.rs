@@ -23,20 +23,28 @@ pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
+/// What runs must meet, if they are many enough to meet it.
+#[derive(Clone, Copy, Debug)]
+pub struct Coverage<'c> {
+    /// Fewer runs need not meet all of it.
+    pub runs_least: u64,
+    pub events: &'c [&'c str],
+}
+
 /// Makes the runs of the test target `target`: `usual` of them, or `BOROUGH_SEEDS` from `BOROUGH_SEED` on. With
 /// `BOROUGH_FIRST`, the first failure is the last run, and a line names the run and the broken rule.
 ///
-/// The runs must meet every event of `expected`, if they are `usual` or more. The threads of a run decide too what it
-/// meets, so seeds that met everything once may miss a rare event. Then more runs follow, up to as many again.
+/// The threads of a run may decide too what it meets, so seeds that met everything once may miss a rare event. Then more
+/// runs follow, up to as many again.
 ///
 /// # Panics
-/// A run broke a rule: names the seed and the command of each. Or an event of `expected` was never met.
-pub fn runs_make(target: &str, usual: u64, expected: &[&str], run: impl Fn(u64) -> Run + Sync) {
+/// A run broke a rule: names the seed and the command of each. Or an event of `coverage` was never met.
+pub fn runs_make(target: &str, usual: u64, coverage: Coverage<'_>, run: impl Fn(u64) -> Run + Sync) {
     let first = number("BOROUGH_SEED");
     let count = number("BOROUGH_SEEDS").unwrap_or_else(|| if first.is_some() { 1 } else { usual });
     let first = first.unwrap_or(0);
     let first_only = std::env::var_os("BOROUGH_FIRST").is_some();
-    let expected = if count >= usual && !first_only { expected } else { &[] };
+    let expected = if count >= coverage.runs_least && !first_only { coverage.events } else { &[] };
     let next = AtomicU64::new(first);
     let (met, failed) = (Mutex::new(Met::new()), Mutex::new(Vec::new()));
     let work = || loop {

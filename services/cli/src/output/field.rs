@@ -107,7 +107,7 @@ mod tests {
                   The exits after which the task restarts.
 
               attempts <a whole number from 0 or unlimited> (default: services no limit, batch jobs 3)
-                  The most restarts in a row; the next failure ends the task for good. Absent: no limit.
+                  The most restarts in a row; the next failure ends the task for good.
 
               backoff <a duration, 10ms to 1h> (default: 500ms)
                   The pause before the first restart. Each further failure in a row doubles it.

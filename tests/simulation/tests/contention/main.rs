@@ -20,7 +20,7 @@ mod settle;
 
 use std::sync::Arc;
 
-use borough_simulation::seeds::{Met, Run, runs_make};
+use borough_simulation::seeds::{Coverage, Met, Run, runs_make};
 use borough_testkit::{in_simulated_time, metrics_text};
 
 use agent::{Agent, Machines};
@@ -108,7 +108,7 @@ fn run_alone(seed: u64) -> Run {
 
 #[test]
 fn four_workers_at_once_keep_every_rule() {
-    runs_make("contention", SEEDS, EVENTS, |seed| {
+    runs_make("contention", SEEDS, Coverage { runs_least: SEEDS, events: EVENTS }, |seed| {
         let panicked = |_| Run { met: Met::new(), wrong: vec!["panic: as printed above".to_owned()] };
         std::panic::catch_unwind(|| run_alone(seed)).unwrap_or_else(panicked)
     });

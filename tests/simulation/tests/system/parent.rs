@@ -2,12 +2,14 @@
 
 use std::process::{Command, Stdio};
 
-use borough_simulation::seeds::{Run, number, runs_make};
+use borough_simulation::seeds::{Coverage, Run, number, runs_make};
 
 use crate::run::{Outcome, run};
 
 /// Seeds that a run without arguments tries.
 const SEEDS: u64 = 12;
+/// So many meet all of [`EVENTS`].
+const COVERING_SEEDS: u64 = 100;
 /// The seed that a child runs.
 const CHILD: &str = "BOROUGH_SYSTEM_CHILD";
 /// The first word of the line with a child's outcome.
@@ -103,7 +105,8 @@ fn whole_systems_keep_every_rule() {
         None => injected.chain(EVENTS).copied().collect(),
         Some(_) => Vec::new(),
     };
-    runs_make("system", SEEDS, &expected, |seed| {
+    let coverage = Coverage { runs_least: COVERING_SEEDS, events: &expected };
+    runs_make("system", SEEDS, coverage, |seed| {
         let (outcome, printed) = child(seed, traced);
         if traced {
             println!("{}", String::from_utf8_lossy(&printed));

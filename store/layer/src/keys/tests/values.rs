@@ -133,6 +133,33 @@ fn members() -> Vec<StoredRow> {
     }
 }
 
+fn federated_part() -> FederatedPart {
+    let seen = PartSeen {
+        at_ms: 13,
+        running: 3,
+        healthy: 2,
+        pending: 1,
+        succeeded: 4,
+        failed: 5,
+        rollout: PartRollout::Rolling,
+        finished: true,
+    };
+    FederatedPart {
+        cell: name("beta"),
+        count: 7,
+        target: 6,
+        version: 2,
+        promise: 9,
+        arrived: 8,
+        promised_ms: 10,
+        admitted: Some(AdmittedJob { id: "j1".to_owned(), changed_revision: 11 }),
+        seen: Some(seen),
+        problem: Some(PartProblem { since_ms: 12, message: "refused".to_owned() }),
+        failed_over_ms: Some(14),
+        own: Some(5),
+    }
+}
+
 fn federated() -> Vec<StoredRow> {
     let (user, job_name, job) = (name("ada"), name("web"), FederatedJobId(3));
     let federation = FederationSpec { cells: vec![name("beta")], ..FederationSpec::default() };
@@ -149,30 +176,7 @@ fn federated() -> Vec<StoredRow> {
         order: Some(ReleaseOrder { number: 1, kind: ReleaseOrderKind::Approve { stage: 2 } }),
         rebalance: Some(RebalanceOrder { number: 3, which: RebalancedTasks::Stuck }),
     };
-    let seen = PartSeen {
-        at_ms: 13,
-        running: 3,
-        healthy: 2,
-        pending: 1,
-        succeeded: 4,
-        failed: 5,
-        rollout: PartRollout::Rolling,
-        finished: true,
-    };
-    let part = FederatedPart {
-        cell: name("beta"),
-        count: 7,
-        target: 6,
-        version: 2,
-        promise: 9,
-        arrived: 8,
-        promised_ms: 10,
-        admitted: Some(AdmittedJob { id: "j1".to_owned(), changed_revision: 11 }),
-        seen: Some(seen),
-        problem: Some(PartProblem { since_ms: 12, message: "refused".to_owned() }),
-        failed_over_ms: Some(14),
-        own: Some(5),
-    };
+    let part = federated_part();
     let reason = CellsReason { words: "full".to_owned(), cells: vec![name("beta")] };
     let (question, answered) = (spec.clone(), part.clone());
     let status = FederatedStatus {
