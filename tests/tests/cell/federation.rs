@@ -57,7 +57,7 @@ async fn a_dark_cell_is_unknown_since_a_time_and_keeps_its_report() {
         .await
         .prints("2/2 healthy");
     let none = home.borough(&["cell", "members"]).await.ended(0);
-    none.warns("borough cell join --help");
+    none.warns("borough cell join CELL --at HOST:PORT; a cell of this gateway: --at ");
 
     // Without the token of the cell nobody gets in: the federation says which file it looks for.
     let joined =

@@ -129,6 +129,11 @@ async fn tasks_are_listed_by_how_they_have_ended() {
     .await;
     assert_eq!(listed(&["task", "status", "loops", "--state", "failed"]).await, ["tester/loops/0"]);
     assert_eq!(listed(&["task", "status", "done", "--state", "failed"]).await, [""; 0]);
+    // A task that was never placed would have no row, and be in no list.
+    borough_tests::until("the service", || async {
+        (listed(&["task", "list", "--state", "running"]).await == ["tester/fine/0"]).then_some(())
+    })
+    .await;
     cell.borough(&["job", "stop", "fine"]).await.ended(0);
     assert_eq!(listed(&["task", "list", "--state", "stopped"]).await, ["tester/fine/0"]);
     let all = ["tester/broken/0", "tester/done/0", "tester/loops/0"];
