@@ -21,7 +21,7 @@ async fn a_failed_job_and_a_job_after_it_are_explained() {
     cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
     let why = cell.borough(&["why", "failing"]).await.ended(0).prints("all tasks: its job has failed");
     why.prints("task 0: failed for good: exit code 7").prints("borough task logs tester/failing/0");
-    let never = "never starts: job failing had to succeed, and has ended otherwise";
+    let never = "job failing had to succeed, and has ended otherwise";
     until("the end of the job that cannot start", || async {
         let state = cell.borough(&["job", "status", "later", "-o", "json"]).await.json();
         (state["job"]["state"] == "dependency_failed").then_some(())
