@@ -34,8 +34,8 @@ pub struct Coverage<'c> {
 /// Makes the runs of the test target `target`: `usual` of them, or `BOROUGH_SEEDS` from `BOROUGH_SEED` on. With
 /// `BOROUGH_FIRST`, the first failure is the last run, and a line names the run and the broken rule.
 ///
-/// The threads of a run may decide too what it meets, so seeds that met everything once may miss a rare event. Then more
-/// runs follow, up to as many again.
+/// The threads of a run may decide too what it meets, so seeds that met everything once may miss a rare event. Then
+/// more runs follow, up to as many again.
 ///
 /// # Panics
 /// A run broke a rule: names the seed and the command of each. Or an event of `coverage` was never met.
