@@ -157,7 +157,13 @@ def test_changes_of_a_job_say_what_they_want(face: str, gateway: FakeGateway) ->
         ids = [f"{number:032x}" for number in range(7)]
         unavailable = Refuse(grpc.StatusCode.UNAVAILABLE, "starting")
         gateway.scripts["ScaleFederatedJob"].append(unavailable)
-        for name in ("ScaleFederatedJob", "RebalanceFederatedJob", "StopFederatedJob", "OrderFederatedRelease", "ForgetFederatedJob"):
+        for name in (
+            "ScaleFederatedJob",
+            "RebalanceFederatedJob",
+            "StopFederatedJob",
+            "OrderFederatedRelease",
+            "ForgetFederatedJob",
+        ):
             response = fake_answer(name)
             gateway.defaults[name] = lambda _, response=response: response(job=job())
         async with connect(face, gateway.address) as client:
