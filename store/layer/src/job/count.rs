@@ -38,10 +38,7 @@ pub(super) async fn count_set(
         })
     })?;
     let wanted = count.saturating_add(before.surge());
-    let is_first = before.owner_count() == 0 && count > 0;
-    let tried = before.rollout.as_deref().filter(|_| is_first).and_then(|last| last.tried(changes.at_ms()));
-    let surge = tried.map_or(Surge::Same, |rollout| Surge::Rollout(Box::new(rollout)));
-    wanted_set(tx, changes, before, spec, wanted, surge).await
+    wanted_set(tx, changes, before, spec, wanted, Surge::Same).await
 }
 
 /// What changes with the count of a job, in the same event: what surges, and what for.

@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use borough_kv::Transaction;
 use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
 use borough_model::job::{
-    CanaryHealth, JobEvent, JobKind, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
-    RolloutRefused, RolloutState, runs_alike, stable_versions,
+    CanaryHealth, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
+    RolloutState, runs_alike, stable_versions,
 };
 use borough_model::rollout::{RolloutBegin, RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
@@ -122,11 +122,8 @@ pub async fn rollout_done(
         let left = sum(&ChargeBasis::from(&spec))?;
         quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
     }
-    // A daemon job gets its tasks with nodes, and no one asks for them.
-    let is_untried = before.owner_count() == 0 && spec.kind != JobKind::Daemon;
-    let done = if is_untried { rollout.done_untried() } else { rollout.done(skipped) };
     // What has surged ends: the tasks of the owner serve.
-    surge_set(tx, changes, &before, &spec, done).await.map(drop)
+    surge_set(tx, changes, &before, &spec, rollout.done(skipped)).await.map(drop)
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and

@@ -62,33 +62,6 @@ async fn a_second_undo_names_no_version_that_would_be_refused() {
     assert!(world.order(RolloutOrder::Undo(Some(2))).await.is_err());
 }
 
-/// A version that came while its job had no tasks is tried by the first ones, and taken back if they fail.
-#[tokio::test(start_paused = true)]
-async fn a_version_without_tasks_counts_as_rolled_out_once_its_first_task_has_served() {
-    let world = World::new().await;
-    world.submit(&spec(1, 100, "one")).await.unwrap();
-    world.run(0).await;
-    world.submit(&spec(0, 100, "two")).await.unwrap();
-    world.done().await;
-    let parked = world.rollout().await;
-    assert_eq!((parked.state, parked.untried), (RolloutState::Done, true));
-    assert_eq!(stable_versions(&world.job().await), [1]);
-    world.submit(&spec(2, 100, "two")).await.unwrap();
-    let (job, begun) = (world.job().await, world.rollout().await);
-    assert_eq!((job.count, begun.state, begun.version, begun.untried), (2, RolloutState::Rolling, 2, false));
-    world.fail().await;
-    let back = world.rollout().await;
-    assert_eq!(
-        (back.state, back.reverts, back.stable.as_slice()),
-        (RolloutState::Rolling, Some(2), &[1][..])
-    );
-    world.done().await;
-    // A parked job whose version has served begins none.
-    world.submit(&spec(0, 100, "one")).await.unwrap();
-    world.submit(&spec(1, 100, "one")).await.unwrap();
-    assert_eq!(world.rollout().await.state, RolloutState::Done);
-}
-
 /// The count is not taken back, so the earlier rules may not fit it.
 #[tokio::test(start_paused = true)]
 async fn a_version_that_the_count_does_not_allow_is_not_taken_up_again() {
