@@ -24,7 +24,7 @@ pub enum FederatedState {
     /// Its tasks are divided among cells.
     #[n(0)]
     Active,
-    /// Each of its cells is told to stop it.
+    /// Each of its cells is to stop it.
     #[n(1)]
     Stopping,
     /// No cell has it any more. The row stays until the name is used again, or the job is forgotten.

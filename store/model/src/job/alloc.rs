@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::validate::variables_named;
+use super::validate::{variable_part, variables_named};
 use super::{JobKind, JobRow, JobSpec, JobState};
 use crate::field_error::FieldError;
 use crate::id::{JobId, Name};
@@ -150,7 +150,7 @@ pub fn set_change_check(before: &JobSpec, after: &JobSpec, members: &[JobSpec]) 
 
 /// The variable with the number of a port of an alloc.
 fn port_variable(port: &Name) -> String {
-    format!("{PORT_PREFIX}{}", port.as_str().to_ascii_uppercase().replace('-', "_"))
+    format!("{PORT_PREFIX}{}", variable_part(port))
 }
 
 /// The ports of allocs that commands of the job name, and that allocs of the set do not have.

@@ -228,8 +228,7 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub resizes: bool,
-    /// It is done, and its job had no tasks then: nobody knows whether the version serves. It begins again with the
-    /// first task.
+    /// Of an earlier program: it is done, and its job had no tasks then. No rollout gets it any more.
     #[n(17)]
     #[cbor(default)]
     #[serde(default)]
@@ -439,22 +438,6 @@ impl Rollout {
     pub fn done(&self, skipped: u32) -> Self {
         let held = if skipped == 0 { Vec::new() } else { self.held.clone() };
         Self { state: RolloutState::Done, held, surge: 0, skipped, ..self.promoted(self.clock_ms) }
-    }
-
-    /// It is over without a task that has tried the version.
-    pub fn done_untried(&self) -> Self {
-        Self { untried: true, ..self.done(0) }
-    }
-
-    /// It goes on with the first tasks of its job, if they are the first to try its version.
-    pub fn tried(&self, now_ms: i64) -> Option<Self> {
-        self.untried.then(|| Self {
-            state: RolloutState::Rolling,
-            begun_ms: now_ms,
-            clock_ms: now_ms,
-            untried: false,
-            ..self.clone()
-        })
     }
 
     /// The same rollout with so many tasks beside those of the owner.

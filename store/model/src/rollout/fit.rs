@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::job::{JobKind, JobRow, JobSpec, Rollout, RolloutState};
+use crate::job::{JobKind, JobRow, JobSpec, RolloutState};
 use crate::resize::{SpecAdoption, SpecResize, concerns_all};
 use crate::task::{ResizeWish, TaskRow};
 
@@ -97,8 +97,7 @@ impl RolloutBegin {
     /// Of a change of a job from the spec in force to `spec`, if its owner wants `count` tasks. It is in place only if
     /// each attempt has the version in force. Canaries would try nothing if no process runs otherwise.
     pub fn of(row: &JobRow, in_force: &JobSpec, spec: &JobSpec, count: u32) -> Self {
-        let is_settled = |last: &Rollout| last.state == RolloutState::Done && last.skipped == 0;
-        let settled = row.rollout.as_deref().is_none_or(is_settled);
+        let settled = is_settled(row);
         let reach = SpecDifference::reach(in_force, spec);
         if settled && reach == DifferenceReach::Adopted {
             return Self { canaries: 0, in_place: true };
@@ -109,11 +108,9 @@ impl RolloutBegin {
 
     /// Of a way back from the spec in force to `spec`, which has served before: it has no canaries.
     pub fn of_way_back(row: &JobRow, in_force: &JobSpec, spec: &JobSpec) -> Self {
-        let is_settled = |last: &Rollout| last.state == RolloutState::Done && last.skipped == 0;
-        let settled = row.rollout.as_deref().is_none_or(is_settled);
         let reach = SpecDifference::reach(in_force, spec);
         let goes_on = matches!(reach, DifferenceReach::Adopted | DifferenceReach::InPlace);
-        Self { canaries: 0, in_place: settled && goes_on }
+        Self { canaries: 0, in_place: is_settled(row) && goes_on }
     }
 
     /// How many tasks run beside the `count` of the owner when it begins: its canaries, or what surges.
@@ -124,6 +121,11 @@ impl RolloutBegin {
             canaries => canaries,
         }
     }
+}
+
+/// Whether each attempt has the version in force.
+fn is_settled(row: &JobRow) -> bool {
+    row.rollout.as_deref().is_none_or(|last| last.state == RolloutState::Done && last.skipped == 0)
 }
 
 /// The attempts of a job's tasks against one version of its spec. It compares each earlier version once.

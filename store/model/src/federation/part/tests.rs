@@ -62,7 +62,7 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
     let back = |count| FoundJob { is_taken_back: true, ..found(Some(JOB), 4, count) };
     assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Rest);
     assert!(matches!(part_step(JOB, &promised, Some(&back(9))), PartStep::Submit { .. }));
-    // The answer was lost: it is told again.
+    // The answer was lost: it is reported again.
     promised.promise(5, 5, 1, 6);
     let before = found(Some(JOB), 3, 3);
     assert_eq!(part_step(JOB, &promised, Some(&before)), PartStep::Submit { expected: Some(before.clone()) });

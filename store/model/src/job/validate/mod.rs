@@ -40,8 +40,8 @@ pub(super) use task::{
 };
 pub(super) use update::update_check;
 use variable::variables_check;
-pub(super) use variable::variables_named;
 pub use variable::variables_of;
+pub(super) use variable::{variable_part, variables_named};
 
 /// Most tasks of a job. Programs list, stop and count the rows of a job together, which takes ten transactions of ten
 /// thousand rows. Larger work is several jobs.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::FieldErrors;
+use crate::id::Name;
 use crate::job::{HelperSpec, JobSpec, TaskOverride};
 
 /// Variables that agents set, besides those that begin with [`AGENT_PREFIX`] and those of ports. A node without cards
@@ -33,6 +34,11 @@ fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// A name as it stands within a variable.
+pub(in crate::job) fn variable_part(name: &Name) -> String {
+    name.as_str().to_ascii_uppercase().replace('-', "_")
 }
 
 /// Every variable that a command of the job names, with the path of its text.
@@ -69,9 +75,8 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let roles = spec.roles().iter().enumerate().map(|(at, role)| (format!("roles[{at}]"), &role.task));
     let parts: Vec<(String, &TaskOverride)> = own.chain(roles).collect();
     let ports = spec.task.ports.iter();
-    let mut known: BTreeSet<String> = ports
-        .map(|port| format!("PORT_{}", port.name.as_str().to_ascii_uppercase().replace('-', "_")))
-        .collect();
+    let mut known: BTreeSet<String> =
+        ports.map(|port| format!("PORT_{}", variable_part(&port.name))).collect();
     if !known.is_empty() {
         known.insert("PORT".to_owned());
     }
