@@ -77,7 +77,7 @@ fn done(state: &AgentState, desired: &Desired) -> Vec<(&'static str, String)> {
         Effect::Forget(id) => Some(("forget", id.job_id)),
         _ => None,
     };
-    reconcile(state, desired, 10, 1_000).into_iter().filter_map(effect).collect()
+    reconcile(state, desired, &Sent::default(), 10, 1_000).into_iter().filter_map(effect).collect()
 }
 
 fn phase(state: &AgentState, job: &str) -> Phase {
@@ -114,6 +114,24 @@ fn a_node_gets_the_room_of_an_alloc_back_when_nothing_in_it_runs() {
     assert_eq!(done(&full, &desired(&[], &[ALLOC])), [], "its files are the directory of what is in it");
     let left = state_with(released(inside()));
     assert_eq!(phase(&left, ALLOC), Phase::Released);
+
+    // A clock that has jumped by a day takes no record whose release was never reported.
+    let mut unnamed = Desired::default();
+    let everything = v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() };
+    assert!(unnamed.apply(everything).is_empty());
+    let mut sent = Sent::default();
+    let second = Duration::from_secs(1);
+    let occupied = report_next(&full, &mut sent, second, second, second).unwrap();
+    sent.applied(occupied.revision);
+    let forgotten = |sent: &Sent| {
+        let effects = reconcile(&left, &unnamed, sent, 2_000, 1_000);
+        effects.contains(&Effect::Forget(id(ALLOC)))
+    };
+    assert!(!forgotten(&sent));
+    let report = report_next(&left, &mut sent, second, second, second).unwrap();
+    sent.applied(report.revision);
+    assert!(forgotten(&sent));
+
     assert_eq!(done(&left, &desired(&[], &[ALLOC])), [("forget", ALLOC.to_owned())]);
     // Another attempt of the alloc is another alloc.
     let mut other = inside();

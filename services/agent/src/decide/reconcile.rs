@@ -8,6 +8,7 @@ use borough_shim::spec::StopOrder;
 
 use super::alloc::{alloc_runs, is_occupied};
 use super::desired::Desired;
+use super::report::Sent;
 use super::resize::resize_due;
 use super::state::{AgentState, AttemptState, ShimState};
 use crate::attempt::AttemptId;
@@ -32,9 +33,15 @@ pub(crate) enum Effect {
     ProbeEnd(AttemptId),
 }
 
-/// All actions that are due at `now_ms`. Attempts are forgotten after `kept_ms` if they are over and the control plane
-/// has neither named them nor ordered to forget them.
-pub(crate) fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept_ms: i64) -> Vec<Effect> {
+/// All actions that are due at `now_ms`. Attempts are forgotten after `kept_ms` if they are over, and the control plane
+/// has heard so (`sent`), has not named them, and has not ordered to forget them.
+pub(crate) fn reconcile(
+    state: &AgentState,
+    desired: &Desired,
+    sent: &Sent,
+    now_ms: i64,
+    kept_ms: i64,
+) -> Vec<Effect> {
     let mut effects = Vec::new();
     for id in desired.assignments.keys() {
         // An attempt that is over or must end is not started, even if its start arrives late.
@@ -58,7 +65,9 @@ pub(crate) fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept
         }
     }
     for (id, attempt) in &state.attempts {
-        let effect = attempt_effect(id, attempt, desired, now_ms.saturating_sub(kept_ms));
+        // The clock alone is no reason to forget one: it may jump by a day.
+        let kept_since_ms = sent.has_released(id).then(|| now_ms.saturating_sub(kept_ms));
+        let effect = attempt_effect(id, attempt, desired, kept_since_ms);
         // What is in an alloc ends first. Its files are the scratch directory of all.
         let waits = |effect: &Effect| {
             matches!(effect, Effect::Stop(..) | Effect::Forget(_)) && is_occupied(state, id, attempt)
@@ -89,14 +98,15 @@ fn attempt_effect(
     id: &AttemptId,
     attempt: &AttemptState,
     desired: &Desired,
-    kept_since_ms: i64,
+    kept_since_ms: Option<i64>,
 ) -> Option<Effect> {
     if attempt.busy {
         return None;
     }
     if let Some(released_ms) = attempt.record.released_ms {
         let named = desired.assignments.contains_key(id) || desired.stops.contains_key(id);
-        let abandoned = desired.complete && !named && released_ms < kept_since_ms;
+        let is_old = kept_since_ms.is_some_and(|since_ms| released_ms < since_ms);
+        let abandoned = desired.complete && !named && is_old;
         return (desired.forget.contains(id) || abandoned).then(|| Effect::Forget(id.clone()));
     }
     if attempt.shim == ShimState::Gone {

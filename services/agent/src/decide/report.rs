@@ -80,6 +80,12 @@ impl Sent {
         self.applied = self.applied.max(revision);
     }
 
+    /// Returns true if the control plane has applied a report that the attempt is released.
+    pub(super) fn has_released(&self, id: &AttemptId) -> bool {
+        let is_applied = |sent: &SentReport| sent.revision <= self.applied;
+        self.attempts.get(id).is_some_and(|sent| is_applied(sent) && sent.status.phase() == Phase::Released)
+    }
+
     /// Returns true if no further report may be sent before one is applied.
     pub(crate) fn is_full(&self) -> bool {
         let most = u64::try_from(REPORTS_UNAPPLIED_MAX).unwrap_or(u64::MAX);

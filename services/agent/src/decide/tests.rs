@@ -67,7 +67,7 @@ fn desired(message: v1::Desired) -> Desired {
 }
 
 fn effects(state: &AgentState, desired: &Desired) -> Vec<Effect> {
-    reconcile(state, desired, 10, KEPT_MS)
+    reconcile(state, desired, &Sent::default(), 10, KEPT_MS)
 }
 
 #[test]
@@ -120,12 +120,16 @@ fn an_attempt_is_forgotten_on_order_or_after_a_long_time_unnamed() {
     assert_eq!(effects(&state([(0, released())]), &reported), [Effect::Forget(id(0))]);
     assert_eq!(effects(&state([(0, running())]), &reported), [], "not before it is over");
     let unknown = desired(v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() });
-    assert_eq!(reconcile(&state([(0, released())]), &unknown, 9 + KEPT_MS, KEPT_MS), []);
-    assert_eq!(
-        reconcile(&state([(0, released())]), &unknown, 10 + KEPT_MS, KEPT_MS),
-        [Effect::Forget(id(0))]
-    );
-    assert_eq!(reconcile(&state([(0, released())]), &Desired::default(), 10 + KEPT_MS, KEPT_MS), []);
+    let over = state([(0, released())]);
+    let mut sent = Sent::default();
+    let second = Duration::from_secs(1);
+    let revision = report_next(&over, &mut sent, second, second, second).unwrap().revision;
+    let late = 10 + KEPT_MS;
+    assert_eq!(reconcile(&over, &unknown, &sent, late, KEPT_MS), [], "nobody knows that it is over");
+    sent.applied(revision);
+    assert_eq!(reconcile(&over, &unknown, &sent, late - 1, KEPT_MS), []);
+    assert_eq!(reconcile(&over, &unknown, &sent, late, KEPT_MS), [Effect::Forget(id(0))]);
+    assert_eq!(reconcile(&over, &Desired::default(), &sent, late, KEPT_MS), []);
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl Hollow {
         if self.changed {
             let kept_ms = Retention::default().age_ms;
             // An effect may ask for another one: an order to stop what was just begun.
-            for effect in reconcile(&self.state, &self.desired, wall_ms, kept_ms) {
+            for effect in reconcile(&self.state, &self.desired, &self.sent, wall_ms, kept_ms) {
                 self.perform(effect, now, wall_ms, &mut step.events);
             }
         }

@@ -293,7 +293,8 @@ impl Agent {
             attempt.parked = now;
         }
         let now_ms = self.config.clock.wall_ms();
-        for effect in decide::reconcile(&self.state, &self.desired, now_ms, self.config.retention.age_ms) {
+        let kept_ms = self.config.retention.age_ms;
+        for effect in decide::reconcile(&self.state, &self.desired, &self.sent, now_ms, kept_ms) {
             if !(self.refused && matches!(effect, decide::Effect::Start(..))) {
                 order::perform(self, effect);
             }

@@ -1,6 +1,5 @@
 //! Runs every seed in a process of its own: this test program again, with one seed.
 
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use borough_simulation::seeds::{Coverage, Run, number, runs_make};
@@ -11,10 +10,6 @@ use crate::run::{Outcome, run};
 const SEEDS: u64 = 12;
 /// So many meet all of [`EVENTS`].
 const COVERING_SEEDS: u64 = 100;
-/// Seeds that meet a known defect that is open, with the defect. Runs of many seeds leave them out and say so; a run of
-/// such a seed alone shows it.
-const OPEN_SEEDS: &[(u64, &str)] =
-    &[(295, "an alloc whose process ended while its agent was paused stays on its node")];
 /// The seed that a child runs.
 const CHILD: &str = "BOROUGH_SYSTEM_CHILD";
 /// The first word of the line with a child's outcome.
@@ -99,24 +94,6 @@ fn one_run() {
     println!("{MARK}{}", serde_json::to_string(&outcome).unwrap());
 }
 
-/// The open defect that a seed meets, if it is one of many.
-fn open_defect(seed: u64) -> Option<&'static str> {
-    let is_alone = number("BOROUGH_SEED").is_some() && number("BOROUGH_SEEDS").is_none();
-    let open = OPEN_SEEDS.iter().filter(|_| !is_alone).find(|(open, _)| *open == seed);
-    open.map(|(_, defect)| *defect)
-}
-
-/// Says that a seed was left out, also at the end of a run of everything.
-#[expect(clippy::print_stdout, reason = "a test says what it leaves out")]
-fn left_out(seed: u64, defect: &str) {
-    let line = format!("NOT EXERCISED: seed {seed} of whole systems, an open defect: {defect}");
-    println!("{line}");
-    if let Some(path) = std::env::var_os("BOROUGH_NOT_EXERCISED") {
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        file.and_then(|mut file| writeln!(file, "{line}")).unwrap();
-    }
-}
-
 #[test]
 fn whole_systems_keep_every_rule() {
     let traced = std::env::var_os("BOROUGH_TRACE").is_some();
@@ -130,10 +107,6 @@ fn whole_systems_keep_every_rule() {
     };
     let coverage = Coverage { runs_least: COVERING_SEEDS, events: &expected };
     runs_make("system", SEEDS, coverage, |seed| {
-        if let Some(defect) = open_defect(seed) {
-            left_out(seed, defect);
-            return Run::default();
-        }
         let (outcome, printed) = child(seed, traced);
         if traced {
             println!("{}", String::from_utf8_lossy(&printed));
