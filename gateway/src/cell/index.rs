@@ -226,7 +226,10 @@ pub(crate) fn names_of(state: &MirrorState, entry: &JournalEntry) -> EntryNames 
                 names.node(&endpoint.node);
             }
             Delta::EndpointWithdrawn { user, job, .. } => names.job(user, job),
-            Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { .. } => names.nameless = true,
+            Delta::NodeRemoved { name: Some(name), .. } => names.node(name),
+            Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { name: None, .. } => {
+                names.nameless = true;
+            }
             Delta::MergedService { row } => names.user(&row.user),
             Delta::MergedServiceRemoved { user, .. } | Delta::FederatedJobRemoved { user, .. } => {
                 names.user(user)

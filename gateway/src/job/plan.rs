@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, Rollout, change_class,
     fields_fixed, member_check, member_fits, runs_alike, set_change_check, spec_diff, spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutBegin, RolloutRules};
-use borough_model::{FieldError, JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
+use borough_model::{FieldError, JobId, JobRow, JobSpec, Name, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
 use borough_scheduler_core::{DryRun, EvictionReport, Explanation, ReplacedAttempts, VictimReport, dry_run};
@@ -19,6 +18,7 @@ use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
+use super::daemon::nodes_planned;
 use super::need::{PlannedInPlace, nodes_before, planned_needs};
 use super::rehearsal::submission_refusal;
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
@@ -122,69 +122,6 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
         response.warnings.extend(warning);
     }
     Ok(response)
-}
-
-/// What a plan of a daemon job says if it has nothing to do.
-const NONE_MATCHES: &str = "no node of the cell matches now; a node gets its task when it joins, or when its labels or taints \
-                            let it match";
-
-/// What a daemon job would do about the nodes.
-#[derive(Debug, Default)]
-struct PlannedNodes {
-    /// Tasks that nodes would get.
-    rows: Vec<TaskRow>,
-    /// Tasks that would end, since their nodes would not match.
-    withdrawn: BTreeSet<u32>,
-    /// Whether some node has a task already, and keeps it.
-    serves: bool,
-}
-
-impl PlannedNodes {
-    /// Says which tasks end. They end at once: where a task may not run, no budget keeps it.
-    fn add_to(self, response: &mut v1::PlanJobResponse) {
-        response.replaced.retain(|index| !self.withdrawn.contains(index));
-        for need in &mut response.needs {
-            need.indexes.retain(|index| !self.withdrawn.contains(index));
-        }
-        response.needs.retain(|need| !need.indexes.is_empty());
-        let (count, none_left) = (self.withdrawn.len(), !self.serves);
-        if count > 0 {
-            let tasks = if count == 1 { "1 task ends".to_owned() } else { format!("{count} tasks end") };
-            response.warnings.push(format!("{tasks} at once: the nodes no longer match"));
-        }
-        response.stopped = self.withdrawn.into_iter().collect();
-        if none_left && response.placements.is_empty() && response.unplaced.is_empty() {
-            response.warnings.push(NONE_MATCHES.to_owned());
-        }
-    }
-}
-
-/// Which nodes a daemon job with this spec would serve, by the controller's own decision.
-fn nodes_planned(state: &MirrorState, spec: &JobSpec) -> PlannedNodes {
-    let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
-    let mut view = DaemonView::with_most(DaemonRules::of(spec, spec.priority), usize::MAX);
-    let (mut planned, mut count) = (PlannedNodes::default(), live.map_or(0, |row| row.count));
-    for task in live.into_iter().flat_map(|row| state.job_tasks(row.id)) {
-        let node = task.node_served().and_then(|node| state.nodes().get(&node));
-        view.visit_task(task, node.map(|node| &**node));
-    }
-    state.nodes().values().for_each(|node| view.visit_node(node));
-    let step = view.step();
-    planned.withdrawn = step.withdraw.iter().map(|(task, _)| task.index).collect();
-    let mut tasks = live.into_iter().flat_map(|row| state.job_tasks(row.id));
-    planned.serves = tasks.any(|task| !task.is_withdrawn() && !planned.withdrawn.contains(&task.id.index));
-    let job = live.map_or(JobId(0), |row| row.id);
-    for served in step.serve {
-        let known = served.again.and_then(|index| state.tasks().get(&TaskId { job, index }));
-        let index = served.again.unwrap_or_else(|| {
-            count = count.saturating_add(1);
-            count.saturating_sub(1)
-        });
-        let new = TaskRow::never_placed(TaskId { job, index });
-        let row = known.map_or(new, |known| (**known).clone());
-        planned.rows.push(TaskRow { daemon_node: Some(Box::new(served.node)), ..row });
-    }
-    planned
 }
 
 /// The rollout that a submission would begin.
@@ -396,7 +333,7 @@ fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
     response.stopped = dry.stopped;
 }
 
-fn is_over(row: &JobRow) -> bool {
+pub(super) fn is_over(row: &JobRow) -> bool {
     matches!(row.state, JobState::Ended { .. })
 }
 

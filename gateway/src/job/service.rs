@@ -25,6 +25,7 @@ use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
+use super::daemon::daemon_warning;
 use super::list::jobs_listed;
 use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
 use super::priority::{growth_allow, priority_allow};
@@ -198,6 +199,7 @@ impl JobService for JobServer {
         let (submitted, cursor) = cell.settled(submitted).await?;
         let scheduler = cell.state(|state| scheduler_named(state, submitted.job))?;
         let mut warnings = cell.state(|state| after_warnings(state, &submission.spec))?;
+        warnings.extend(cell.state(|state| daemon_warning(state, &submission.spec))?);
         warnings.extend(warnings_of(cell, scheduler.as_ref()).await);
         let response = v1::SubmitJobResponse {
             job: Some(job_by_id(cell, submitted.job)?),

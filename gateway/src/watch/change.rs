@@ -163,9 +163,9 @@ impl WatchScope {
                 let wanted = nodes && !self.names_job() && self.node_wanted(Some(&row.name));
                 wanted && self.node_selected(state, row.id)
             }
-            // Its name is gone with it.
-            Delta::NodeRemoved { .. } => {
-                nodes && !self.names_job() && self.node.is_empty() && self.selector.is_empty()
+            // Its labels are gone with it, and an entry of an older version lacks its name.
+            Delta::NodeRemoved { name, .. } => {
+                nodes && !self.names_job() && self.node_wanted(name.as_ref()) && self.selector.is_empty()
             }
             Delta::Endpoint { endpoint, .. } => {
                 let job = self.job_wanted(&endpoint.user, &endpoint.job);
@@ -231,6 +231,11 @@ pub(super) fn change_of(
     change_whole(cell, state, filter, delta).map(|change| WatchedChange::Whole(Box::new(change)))
 }
 
+/// The name of a node that was removed; its id, if the entry is of an older version.
+pub(super) fn removed_name(node: NodeId, name: Option<&Name>) -> String {
+    name.map_or_else(|| node.to_string(), ToString::to_string)
+}
+
 fn change_whole(
     cell: &CellContext,
     state: &MirrorState,
@@ -256,7 +261,7 @@ fn change_whole(
             let load = state.loads().get(&row.id).map(|load| &**load);
             Some(Change::Node(node_message(cell, state, row, load)))
         }
-        Delta::NodeRemoved { node } => Some(Change::NodeRemoved(node.to_string())),
+        Delta::NodeRemoved { node, name } => Some(Change::NodeRemoved(removed_name(*node, name.as_ref()))),
         Delta::Endpoint { endpoint, .. } => Some(Change::Endpoint(endpoint_to_message(&cell.name, endpoint))),
         Delta::EndpointWithdrawn { user, job, task, .. } => {
             let incarnation = state.tasks().get(task).map_or(0, |row| row.incarnation.0);

@@ -9,7 +9,7 @@ use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
-use super::change::JobNames;
+use super::change::{JobNames, removed_name};
 
 /// The subject of an event, and a sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,9 @@ pub(super) fn sentence(
             }
             (format!("node {}", row.name), text)
         }
-        Delta::NodeRemoved { node } => (format!("node {node}"), "removed".to_owned()),
+        Delta::NodeRemoved { node, name } => {
+            (format!("node {}", removed_name(*node, name.as_ref())), "removed".to_owned())
+        }
         Delta::Endpoint { endpoint, .. } => {
             let ports: Vec<String> =
                 endpoint.ports.iter().map(|port| format!("{}={}", port.name, port.number)).collect();

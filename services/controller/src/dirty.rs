@@ -122,7 +122,7 @@ impl Dirty {
                 self.nodes.extend(self.emptied.iter().copied());
             }
             Delta::Node { row } => self.node_note(row),
-            Delta::NodeRemoved { node } => {
+            Delta::NodeRemoved { node, .. } => {
                 self.nodes_changed = true;
                 self.emptied.remove(node);
             }
@@ -370,7 +370,7 @@ mod tests {
         all(&mut dirty, &state);
         assert_eq!(looked(&mut dirty), BTreeSet::from([NodeId(1), NodeId(3)]));
         dirty.note(&node(1, false));
-        dirty.note(&Delta::NodeRemoved { node: NodeId(3) });
+        dirty.note(&Delta::NodeRemoved { node: NodeId(3), name: None });
         all(&mut dirty, &state);
         assert_eq!(looked(&mut dirty), BTreeSet::new());
     }

@@ -123,7 +123,7 @@ impl Liveness {
     pub(crate) fn note(&mut self, delta: &Delta) {
         match delta {
             Delta::Node { row } => self.node_note(row),
-            Delta::NodeRemoved { node } => self.node_removed(*node),
+            Delta::NodeRemoved { node, .. } => self.node_removed(*node),
             _ => {}
         }
     }

@@ -248,7 +248,7 @@ fn entry_apply(
             }
             Delta::JobRemoved { job, .. } => table.job_remove(*job, cursor),
             Delta::Node { row } => table.node_put(&row.name, row.id, place_of(row, domains), cursor),
-            Delta::NodeRemoved { node } => {
+            Delta::NodeRemoved { node, .. } => {
                 table.node_remove(*node);
                 continue;
             }

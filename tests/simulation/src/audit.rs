@@ -177,7 +177,7 @@ impl Auditor {
                 self.node_note(row);
                 self.nodes.insert(row.id, row.clone());
             }
-            Delta::NodeRemoved { node } => {
+            Delta::NodeRemoved { node, .. } => {
                 let charged = self.charged_on(*node).next().map(|row| row.id);
                 self.require(charged.is_none(), "node_removed", || format!("{node} has {charged:?}"));
                 self.nodes.remove(node);

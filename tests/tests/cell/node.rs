@@ -200,6 +200,8 @@ async fn a_node_that_is_gone_is_removed_and_comes_back_as_another() {
     };
     let after = cell.tasks_until("moved", "all up elsewhere", elsewhere).await;
     remove().await.ended(0).warns("alpha-1: removed");
+    let of_node = cell.borough(&["event", "list", "--node", "alpha-1"]).await.ended(0);
+    of_node.prints("node alpha-1").prints("removed");
     cell.borough(&["node", "status", "alpha-1"]).await.ended(3);
     let listed = cell.borough(&["node", "list"]).await.ended(0).stdout;
     assert!(!listed.contains("alpha-1") && listed.contains("alpha-2"), "{listed}");

@@ -210,7 +210,14 @@ impl Planner<'_, '_> {
         let cause = if resident.len() >= topology.domains_max as usize {
             GangCause::DomainsTaken
         } else {
-            GangCause::DomainsShort(self.domains_short(&asked, &domains, topology, gang.need()))
+            let nearest = self.nearest(&domains, topology);
+            let mut short = self.domains_short(&asked, &domains, &nearest, topology, gang.need());
+            if asked.len() > 1 {
+                // The bounds of several roles count the same free room once for each of them.
+                let seen = if best > 0 { best } else { self.fitted(&freely, &asked, key, &nearest) };
+                short.fitted = short.fitted.min(seen);
+            }
+            GangCause::DomainsShort(short)
         };
         (GangOutcome::Short { fitted: best, failed: None }, Some(GangRefusal { cause, never }))
     }
@@ -365,20 +372,43 @@ impl Planner<'_, '_> {
         (bytes_mixed(seed, text.bytes()), text)
     }
 
-    /// Why a gang waits for domains: those with most free capacity, and how many members they could take.
-    fn domains_short(
-        &self,
-        asked: &[DomainDemand],
-        domains: &[Domain],
-        topology: &GangTopology,
-        needed: u32,
-    ) -> DomainsShort {
+    /// The domains that could take most members.
+    fn nearest<'d>(&self, domains: &'d [Domain], topology: &GangTopology) -> Vec<&'d Domain> {
         let mut emptiest: Vec<&Domain> = domains.iter().collect();
         emptiest.sort_by_cached_key(|domain| (Reverse(domain.fitted()), self.domain_chance(domain.value)));
         emptiest.truncate(topology.domains_max as usize);
         emptiest.retain(|domain| domain.fitted() > 0);
+        emptiest
+    }
+
+    /// How many members a trial places in domains that do not suffice by the bound.
+    fn fitted(
+        &mut self,
+        trial: &DomainTrial<'_>,
+        asked: &[DomainDemand],
+        key: Option<u32>,
+        domains: &[&Domain],
+    ) -> u32 {
+        let Some(key) = key.filter(|_| !suffice(asked, domains.iter().copied())) else { return u32::MAX };
+        let set = domains.iter().map(|domain| domain.value).collect();
+        let rest = Some(self.searches.domain_sets.of(key, set));
+        match self.gang_tried(trial.members, trial.gang, &GangTrial { rest, ..GangTrial::default() }) {
+            GangOutcome::Short { fitted, .. } => fitted,
+            GangOutcome::Placed(_) => u32::MAX,
+        }
+    }
+
+    /// Why a gang waits for domains, and how many members the `nearest` of them could take by the bound.
+    fn domains_short(
+        &self,
+        asked: &[DomainDemand],
+        domains: &[Domain],
+        nearest: &[&Domain],
+        topology: &GangTopology,
+        needed: u32,
+    ) -> DomainsShort {
         let of_part = |(part, asked): (usize, &DomainDemand)| {
-            part_capacity(emptiest.iter().copied(), part).min(asked.need)
+            part_capacity(nearest.iter().copied(), part).min(asked.need)
         };
         let fitted: u64 = asked.iter().enumerate().map(of_part).sum();
         let name = |domain: &&Domain| {
@@ -389,7 +419,7 @@ impl Planner<'_, '_> {
             domains_max: topology.domains_max,
             domains: u32::try_from(domains.len()).unwrap_or(u32::MAX),
             needed,
-            nearest: emptiest.iter().map(name).collect(),
+            nearest: nearest.iter().map(name).collect(),
             fitted: u32::try_from(fitted).unwrap_or(u32::MAX),
         }
     }

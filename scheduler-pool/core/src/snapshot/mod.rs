@@ -66,7 +66,7 @@ impl Snapshot {
     pub fn apply(&mut self, delta: &Delta) -> DeltaApplied {
         match delta {
             Delta::Node { row } => self.node_upsert(row),
-            Delta::NodeRemoved { node } => self.node_remove(*node),
+            Delta::NodeRemoved { node, .. } => self.node_remove(*node),
             Delta::NodeAlloc { node, alloc } => self.alloc_upsert(*node, alloc),
             Delta::NodeLoad { node, load } => self.load_upsert(*node, load),
             Delta::Job { row, spec } => self.job_upsert(row, spec.as_deref()),

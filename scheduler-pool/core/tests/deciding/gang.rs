@@ -208,6 +208,29 @@ fn roles_are_placed_together_or_not_at_all() {
     assert_eq!(planned(&stored).placements.len(), 2, "the others come once they fit");
 }
 
+/// Each role fits a rack alone, and both together do not.
+#[test]
+fn roles_that_share_a_rack_are_not_counted_twice() {
+    let mut stored = StoredCell::default();
+    for number in 0..2 {
+        racked(&mut stored, number, 4, Some(number));
+    }
+    let of = |servers: u32, workers: u32| {
+        let mut spec = of_roles("train", (servers, servers, 1_000), (workers, workers, 1_000));
+        spec.gang.as_mut().unwrap().topology = Some(racks(1, 1));
+        spec
+    };
+    stored.job_submit(JobId(1), &of(3, 3));
+    let said = explain(&stored.snapshot(1), JobId(1), 0, stored.now_ms).to_string();
+    assert!(said.contains("6 tasks must be placed together in one rack; of 2 racks r"), "{said}");
+    assert!(said.contains("can take most: 4"), "{said}");
+    stored.job_change(JobId(1), |row| row.state = borough_model::job::JobState::Stopping);
+    // Here one role alone is too large.
+    stored.job_submit(JobId(2), &of(2, 5));
+    let said = explain(&stored.snapshot(1), JobId(2), 0, stored.now_ms).to_string();
+    assert!(said.contains("can take most: 4"), "{said}");
+}
+
 fn of_roles(job: &str, first: (u32, u32, u64), second: (u32, u32, u64)) -> JobSpec {
     let role = |role: &str, (count, min_member, cpu_millis)| {
         let resources = Some(Resources { cpu_millis, memory_bytes: 1 << 20, ..Resources::default() });

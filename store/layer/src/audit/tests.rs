@@ -25,7 +25,7 @@ impl TestCell {
     /// An entry with a call, or one of the cell itself.
     async fn entry(&self, request: u128, object: Option<&str>, at_ms: i64) {
         let made = self.change(Change { at_ms, ..change(request, "test") }, async |_, changes| {
-            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            changes.push(Delta::NodeRemoved { node: NodeId(1), name: None });
             if let Some(object) = object {
                 changes.call_push(call(object));
             }

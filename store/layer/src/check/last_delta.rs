@@ -91,7 +91,7 @@ impl JournalRecord {
                 self.gang_jobs.insert(row.id, row.job);
             }
             Delta::JobRemoved { job, .. } => self.job_forget(*job),
-            Delta::NodeRemoved { node } => {
+            Delta::NodeRemoved { node, .. } => {
                 self.last.remove(&DeltaKey::NodeAlloc(*node));
                 self.last.remove(&DeltaKey::NodeLoad(*node));
             }

@@ -217,7 +217,7 @@ async fn a_journal_of_a_year_is_trimmed_in_bounded_steps() {
         let request = borough_model::RequestId(u128::try_from(day).unwrap());
         let at = Change { request, actor: text.clone(), action: "test", at_ms: 1_000 + day * DAY_MS };
         let told = cell.change(at, async |_, changes| {
-            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            changes.push(Delta::NodeRemoved { node: NodeId(1), name: None });
             Ok(())
         });
         told.await.unwrap();

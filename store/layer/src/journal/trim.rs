@@ -232,7 +232,7 @@ mod tests {
         let change =
             |at_ms| Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms };
         for at_ms in [1_000, 2_000, 3_000] {
-            let removed = Delta::NodeRemoved { node: NodeId(1) };
+            let removed = Delta::NodeRemoved { node: NodeId(1), name: None };
             cell.change(change(at_ms), async |_, changes| {
                 changes.push(removed.clone());
                 Ok(())
@@ -274,7 +274,7 @@ mod tests {
     async fn delta_append_at(cell: &TestCell, request: u128, at_ms: i64) {
         let at = Change { request: RequestId(request), actor: "test".to_owned(), action: "test", at_ms };
         let telling = cell.change(at, async |_, changes| {
-            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            changes.push(Delta::NodeRemoved { node: NodeId(1), name: None });
             Ok(())
         });
         telling.await.unwrap();
@@ -365,7 +365,7 @@ mod tests {
                 let request = RequestId(u128::from(round * 4 + writer));
                 let change = Change { request, actor, action: "test", at_ms: 0 };
                 let push = async |_: &Transaction, changes: &mut crate::journal::ChangeSet| {
-                    changes.push(Delta::NodeRemoved { node: NodeId(1) });
+                    changes.push(Delta::NodeRemoved { node: NodeId(1), name: None });
                     Ok(())
                 };
                 cell.change(change, push).await.unwrap();
@@ -395,7 +395,7 @@ mod tests {
     async fn bytes_append(cell: &TestCell, request: u128, bytes: usize, at_ms: i64) {
         let change = Change { request: RequestId(request), actor: "a".repeat(bytes), action: "test", at_ms };
         let push = async |_: &Transaction, changes: &mut crate::journal::ChangeSet| {
-            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            changes.push(Delta::NodeRemoved { node: NodeId(1), name: None });
             Ok(())
         };
         cell.change(change, push).await.unwrap();

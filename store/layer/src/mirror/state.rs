@@ -297,7 +297,7 @@ impl MirrorState {
     fn delta(&mut self, delta: &Delta) {
         match delta {
             Delta::Node { row } => self.node_put(row),
-            Delta::NodeRemoved { node } => self.node_remove(*node),
+            Delta::NodeRemoved { node, .. } => self.node_remove(*node),
             Delta::NodeAlloc { node, alloc } => {
                 put_newer(&mut self.allocs, *node, alloc, |alloc| alloc.epoch);
             }

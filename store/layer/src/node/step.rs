@@ -232,7 +232,7 @@ pub async fn node_remove(
     keys::clear(tx, &space, &NodeReservedKey { node })?;
     keys::clear(tx, &space, &NodeLoadKey { node })?;
     keys::clear(tx, &space, &NodeNameKey { name: row.name.clone() })?;
-    changes.push(Delta::NodeRemoved { node });
+    changes.push(Delta::NodeRemoved { node, name: Some(row.name.clone()) });
     Ok(row)
 }
 

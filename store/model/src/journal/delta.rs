@@ -25,7 +25,7 @@ impl Delta {
     pub fn key(&self) -> DeltaKey {
         match self {
             Self::Node { row } => DeltaKey::Node(row.id),
-            Self::NodeRemoved { node } => DeltaKey::Node(*node),
+            Self::NodeRemoved { node, .. } => DeltaKey::Node(*node),
             Self::NodeAlloc { node, .. } => DeltaKey::NodeAlloc(*node),
             Self::Job { row, .. } => DeltaKey::Job(row.id),
             Self::JobRemoved { job, .. } => DeltaKey::Job(*job),

@@ -72,6 +72,9 @@ pub enum Delta {
     NodeRemoved {
         #[n(0)]
         node: NodeId,
+        /// The name that watchers ask for: no row has it any more. Entries of older versions lack it.
+        #[n(1)]
+        name: Option<Name>,
     },
     #[n(2)]
     NodeAlloc {

@@ -279,7 +279,8 @@ fn journal() -> JournalEntry {
         at_ms: 1_700_000_000_000,
         deltas: vec![
             Delta::Node { row: node_row() },
-            Delta::NodeRemoved { node: NodeId(7) },
+            Delta::NodeRemoved { node: NodeId(7), name: None },
+            Delta::NodeRemoved { node: NodeId(7), name: Some(name("alpha-1")) },
             Delta::NodeAlloc { node: NodeId(7), alloc: node_alloc() },
             Delta::Job {
                 row: job_row(JobState::Running).into(),

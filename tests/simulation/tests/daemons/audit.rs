@@ -63,7 +63,7 @@ impl CellView {
                 let was_lost = before.is_some_and(|before| before.state == NodeState::Lost);
                 self.lost += u64::from(row.state == NodeState::Lost && !was_lost);
             }
-            Delta::NodeRemoved { node } => {
+            Delta::NodeRemoved { node, .. } => {
                 self.nodes.remove(node);
                 self.wrong.retain(|(of, _), _| of != node);
                 let left = self.tasks.values().find(|row| row.charged_node() == Some(*node));

@@ -217,7 +217,7 @@ impl Audit {
                     self.note(world.now_ms, "ready_with_lost", what);
                 }
             }
-            Delta::NodeRemoved { node } => drop(self.nodes.remove(node)),
+            Delta::NodeRemoved { node, .. } => drop(self.nodes.remove(node)),
             Delta::Job { row, .. } => drop(self.jobs.insert(row.id)),
             Delta::Task { row } => drop(self.tasks.insert(row.id, row.clone())),
             Delta::TaskRemoved { task, .. } => drop(self.tasks.remove(task)),

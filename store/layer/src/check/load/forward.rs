@@ -18,7 +18,7 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
             rows.node_names.insert(row.name.clone(), row.id);
             rows.nodes.insert(row.id, row);
         }
-        Delta::NodeRemoved { node } => node_remove(rows, node),
+        Delta::NodeRemoved { node, .. } => node_remove(rows, node),
         Delta::NodeAlloc { node, alloc } => drop(rows.allocs.insert(node, alloc)),
         Delta::NodeLoad { node, load } => drop(rows.loads.insert(node, load)),
         Delta::Job { row, spec } => job_put(rows, row, spec),

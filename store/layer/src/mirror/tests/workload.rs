@@ -111,7 +111,7 @@ async fn node_gone(tx: &Transaction, changes: &mut ChangeSet, id: NodeId) -> Sto
     keys::clear(tx, changes.space(), &NodeKey { node: id })?;
     keys::clear(tx, changes.space(), &NodeAllocKey { node: id })?;
     keys::clear(tx, changes.space(), &NodeLoadKey { node: id })?;
-    changes.push(Delta::NodeRemoved { node: id });
+    changes.push(Delta::NodeRemoved { node: id, name: None });
     Ok(())
 }
 
