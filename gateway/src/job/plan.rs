@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::daemon::DaemonRules;
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, Rollout, change_class,
@@ -287,13 +288,18 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     };
     // Against the version that the submission would make.
     let mut fits = AttemptFits::new(row.spec_version.saturating_add(1), Arc::new(spec.clone()));
+    let daemon = is_daemon.then(|| DaemonRules::of(spec, spec.priority));
     let (mut rows, mut in_place) = (Vec::new(), PlannedInPlace::default());
     for task in state.job_tasks(row.id).filter(has_attempt) {
-        match fits.fit(task, |version| state.spec(row.id, version)) {
-            AttemptFit::Fits => {}
+        let fit = fits.fit(task, |version| state.spec(row.id, version));
+        let node = task.node_served().and_then(|node| state.nodes().get(&node));
+        let on_node = daemon.as_ref().zip(node).map(|(rules, node)| fit.on_node(rules.fit(node)));
+        match on_node.unwrap_or(fit) {
+            // One that is kept goes on as it is: its node takes no new one.
+            AttemptFit::Fits | AttemptFit::Kept => {}
             AttemptFit::Adopts => in_place.adopt(task.id.index),
             AttemptFit::Resizes if in_place.resize(state, task, spec) => {}
-            AttemptFit::Resizes | AttemptFit::Stale => rows.push((**task).clone()),
+            AttemptFit::Resizes | AttemptFit::Stale | AttemptFit::Larger => rows.push((**task).clone()),
         }
     }
     rows.sort_by_key(TaskRow::is_healthy);

@@ -308,7 +308,7 @@ fn departures(
             revision: row.revision,
             idle: attempts(idle),
             healthy: attempts(healthy),
-            at_once: usize::try_from(used.map_or(0, |used| used.left(&budget))).unwrap_or(usize::MAX),
+            at_once: usize::try_from(used.map_or(0, |used| used.left(&budget, now_ms))).unwrap_or(usize::MAX),
             surge: budget.surge_wanted,
             stand_ins: used.map_or(0, |used| used.surging).min(row.moves_surge()),
         })

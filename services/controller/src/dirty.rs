@@ -12,7 +12,7 @@ use borough_model::{Delta, JobId, JobRow, Name, NodeId, TaskState};
 use borough_store::mirror::MirrorState;
 
 use crate::decide::{ControllerAction, is_emptied};
-use crate::scan::JobScan;
+use crate::scan::{JobScan, LookTimes};
 
 /// Tasks that the examination of jobs visits in one part, and tasks of the nodes of one part. A single node may have
 /// more.
@@ -185,13 +185,13 @@ impl Dirty {
 
     /// Takes a part of what is to be examined, bounded by the tasks that are visited. Examines the jobs of it. The
     /// examination of a job with many tasks goes on with the next part.
-    pub(crate) fn part(&mut self, state: &MirrorState, now_ms: i64) -> DirtyPart {
+    pub(crate) fn part(&mut self, state: &MirrorState, times: LookTimes) -> DirtyPart {
         let mut part = DirtyPart::default();
         while part.visited < PART_TASKS {
-            let Some(mut scan) = self.scan.take().or_else(|| self.job_next(state, &mut part, now_ms)) else {
+            let Some(mut scan) = self.scan.take().or_else(|| self.job_next(state, &mut part, times)) else {
                 break;
             };
-            let step = scan.advance(state, PART_TASKS.saturating_sub(part.visited), now_ms);
+            let step = scan.advance(state, PART_TASKS.saturating_sub(part.visited), times);
             part.visited = part.visited.saturating_add(step.visited);
             match step.actions {
                 Some(actions) => {
@@ -216,7 +216,7 @@ impl Dirty {
     }
 
     /// The next job, if what is left of the part has room for it.
-    fn job_next(&mut self, state: &MirrorState, part: &mut DirtyPart, now_ms: i64) -> Option<JobScan> {
+    fn job_next(&mut self, state: &MirrorState, part: &mut DirtyPart, times: LookTimes) -> Option<JobScan> {
         loop {
             let job = next_after(&self.jobs, self.last_job)?;
             let row = state.jobs().get(&job);
@@ -234,7 +234,7 @@ impl Dirty {
             let looks = self.looking.remove(&job);
             match row {
                 Some(row) => {
-                    let scan = JobScan::begin(state, row, now_ms);
+                    let scan = JobScan::begin(state, row, times);
                     return Some(if looks { scan.with_nodes(state, row) } else { scan });
                 }
                 None => part.jobs.push(job),
@@ -346,7 +346,7 @@ mod tests {
     fn all(dirty: &mut Dirty, state: &MirrorState) -> (BTreeSet<JobId>, BTreeSet<NodeId>, usize) {
         let (mut jobs, mut nodes, mut parts) = (BTreeSet::new(), BTreeSet::new(), 0);
         while !dirty.is_empty() {
-            let part = dirty.part(state, 0);
+            let part = dirty.part(state, LookTimes::default());
             assert!(part.nodes.len() <= PART_NODES && part.visited <= PART_TASKS, "{part:?}");
             jobs.extend(part.jobs);
             nodes.extend(part.nodes);
@@ -433,7 +433,7 @@ mod tests {
         let (mut dirty, mut parts) = (Dirty::default(), 0);
         dirty.note(&job(1, "ada", JobState::Stopping, 1));
         loop {
-            let part = dirty.part(&state, 0);
+            let part = dirty.part(&state, LookTimes::default());
             parts += 1;
             assert!(part.visited <= PART_TASKS, "{part:?}");
             if dirty.is_empty() {
@@ -469,7 +469,7 @@ mod tests {
         for (is, most) in [(NodeState::Ready, PART_TASKS / 100), (NodeState::Lost, 1)] {
             let mut dirty = Dirty::default();
             dirty.nodes_add((1..=40).map(NodeId));
-            let part = dirty.part(&state(is), 0);
+            let part = dirty.part(&state(is), LookTimes::default());
             assert_eq!(part.nodes.len(), most, "{is:?}");
         }
     }
@@ -483,7 +483,7 @@ mod tests {
         FullPass::BEGIN.advance(&mut dirty, &state, 100);
         let mut seen = Vec::new();
         while seen.len() < 10 {
-            seen.extend(dirty.part(&state, 0).jobs);
+            seen.extend(dirty.part(&state, LookTimes::default()).jobs);
             dirty.note(&job(1, "ada", JobState::Running, 5_000));
         }
         assert_eq!(seen, (1..=10).map(JobId).collect::<Vec<_>>());

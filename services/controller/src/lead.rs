@@ -29,11 +29,14 @@ use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
 use crate::load::LoadFollowers;
 use crate::observe::LiveReader;
+use crate::scan::LookTimes;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
 /// Interval of checks for gangs that are overdue.
 const GANGS_LOOK: Duration = Duration::from_secs(10);
+/// Without a look for longer, the deadlines of rollouts begin again: whoever was away has let none make progress.
+const LOOK_BREAK_MS: i64 = 5_000;
 
 /// One controller of one cell.
 pub struct Controller {
@@ -56,6 +59,8 @@ struct LeaderTerm {
     beat: u64,
     renewed_at: Duration,
     looked_at: Duration,
+    /// The times of the looks at jobs.
+    looks: LookTimes,
     /// Where the pass over everything is, and when it began.
     pass: FullPass,
     pass_at: Duration,
@@ -154,6 +159,7 @@ impl Controller {
             beat: 0,
             renewed_at: now,
             looked_at: now,
+            looks: LookTimes::default(),
             pass: FullPass::BEGIN,
             pass_at: now,
             gangs_at: now,
@@ -244,6 +250,7 @@ impl Controller {
             term.meta = self.meta().await?;
         }
         let now_ms = self.clock.wall_ms();
+        term.looks = term.looks.next(now_ms, LOOK_BREAK_MS);
         let mut actions = Vec::new();
         if term.dirty.is_empty() {
             if term.pass == FullPass::Over {
@@ -252,7 +259,7 @@ impl Controller {
         } else {
             let tolerance = Duration::from_millis(term.meta.lost_after_ms);
             actions = self.mirror.read(|state| {
-                let DirtyPart { jobs, mut actions, nodes, .. } = term.dirty.part(state, now_ms);
+                let DirtyPart { jobs, mut actions, nodes, .. } = term.dirty.part(state, term.looks);
                 jobs.iter().for_each(|job| term.followers.job_note(state, *job));
                 let silent = |node: NodeId| term.liveness.silent(node);
                 let of_nodes = nodes

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use borough_model::job::{JobRow, Rollout, RolloutState};
+use borough_model::daemon::DaemonRules;
+use borough_model::job::{JobKind, JobRow, Rollout, RolloutState};
 use borough_model::node::node_resizes;
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, RolloutStep, RolloutView};
 use borough_model::{JobId, NodeRow, TaskRow};
 use borough_store::mirror::MirrorState;
 
 use crate::decide::ControllerAction;
+use crate::scan::LookTimes;
 
 /// The examination of a rollout so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,22 +22,25 @@ pub(crate) struct RolloutScan {
     rules: RolloutRules,
     fits: AttemptFits,
     view: RolloutView,
+    /// What it asks of nodes, if it is a daemon job.
+    daemon: Option<DaemonRules>,
     now_ms: i64,
 }
 
 impl RolloutScan {
-    /// Begins at this time of the cell; `None` if the job has no rollout that goes on.
-    pub(crate) fn begin(state: &MirrorState, row: &JobRow, now_ms: i64) -> Option<Self> {
+    /// Begins at these times of the cell; `None` if the job has no rollout that goes on.
+    pub(crate) fn begin(state: &MirrorState, row: &JobRow, times: LookTimes) -> Option<Self> {
         let rollout = row.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling)?;
         let in_force = state.spec_of(row)?;
         Some(Self {
             job: row.id,
             revision: row.revision,
             rollout: rollout.clone(),
-            rules: RolloutRules::of_job(&in_force, rollout, row),
+            rules: RolloutRules::of_job(&in_force, rollout, row).watched_since(times.watched_since_ms),
+            daemon: (in_force.kind == JobKind::Daemon).then(|| DaemonRules::of(&in_force, row.priority)),
             fits: AttemptFits::new(row.spec_version, in_force),
             view: RolloutView::default(),
-            now_ms,
+            now_ms: times.now_ms,
         })
     }
 
@@ -47,6 +52,10 @@ impl RolloutScan {
         let is_able = || task.node.and_then(|node| state.nodes().get(&node)).is_some_and(resizes);
         if fit == AttemptFit::Resizes && !is_able() {
             fit = AttemptFit::Stale;
+        }
+        if let Some(daemon) = &self.daemon {
+            let node = task.node_served().and_then(|node| state.nodes().get(&node));
+            fit = node.map_or(fit, |node| fit.on_node(daemon.fit(node)));
         }
         self.view.visit(task, fit, &self.rules, self.now_ms);
     }

@@ -9,6 +9,23 @@ use crate::decide::{ControllerAction, dependency_actions, unasked};
 use crate::rollout::RolloutScan;
 use crate::surge::SurgeScan;
 
+/// The times of the cell by which it is looked at, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LookTimes {
+    pub now_ms: i64,
+    /// Since when somebody has looked without a break. Before that, nobody has let a rollout make progress.
+    pub watched_since_ms: i64,
+}
+
+impl LookTimes {
+    /// A look at `now_ms`. After more than `break_ms` without one, nobody has looked.
+    pub(crate) fn next(self, now_ms: i64, break_ms: i64) -> Self {
+        let is_break = now_ms.saturating_sub(self.now_ms) > break_ms;
+        let watched_since_ms = if is_break { now_ms } else { self.watched_since_ms };
+        Self { now_ms, watched_since_ms }
+    }
+}
+
 /// How far the examination of a job has come, and what it has seen. Rows may change between two parts: a change marks
 /// the job for another examination, and each action looks again in its own transaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +60,7 @@ pub(crate) struct ScanStep {
 
 impl JobScan {
     /// Begins with the first task of a job.
-    pub(crate) fn begin(state: &MirrorState, row: &JobRow, now_ms: i64) -> Self {
+    pub(crate) fn begin(state: &MirrorState, row: &JobRow, times: LookTimes) -> Self {
         Self {
             job: row.id,
             revision: row.revision,
@@ -51,9 +68,9 @@ impl JobScan {
             is_alive: false,
             is_unwanted: false,
             is_wanted_again: false,
-            rollout: RolloutScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
+            rollout: RolloutScan::begin(state, row, times).filter(|_| row.state == JobState::Running),
             daemon: None,
-            surge: SurgeScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
+            surge: SurgeScan::begin(state, row, times.now_ms).filter(|_| row.state == JobState::Running),
         }
     }
 
@@ -64,11 +81,11 @@ impl JobScan {
     }
 
     /// Visits the next tasks, at most `most`. It begins again if the row of the job has changed.
-    pub(crate) fn advance(&mut self, state: &MirrorState, most: usize, now_ms: i64) -> ScanStep {
+    pub(crate) fn advance(&mut self, state: &MirrorState, most: usize, times: LookTimes) -> ScanStep {
         let over = |visited, actions| ScanStep { visited, actions: Some(actions) };
         let Some(row) = state.jobs().get(&self.job) else { return over(0, Vec::new()) };
         if row.revision != self.revision {
-            let again = Self::begin(state, row, now_ms);
+            let again = Self::begin(state, row, times);
             *self = if self.daemon.is_some() { again.with_nodes(state, row) } else { again };
         }
         if row.state == JobState::Waiting {
@@ -148,6 +165,15 @@ mod tests {
 
     const JOB: JobId = JobId(1);
 
+    #[test]
+    fn a_break_of_the_looks_begins_again() {
+        let first = LookTimes::default().next(50_000, 2_000);
+        assert_eq!(first.watched_since_ms, 50_000);
+        let second = first.next(52_000, 2_000);
+        assert_eq!((second.now_ms, second.watched_since_ms), (52_000, 50_000));
+        assert_eq!(second.next(54_001, 2_000).watched_since_ms, 54_001);
+    }
+
     fn row(count: u32, state: JobState, revision: u64) -> JobRow {
         let row = job_new(JOB, &job_spec("ada", "web", JobKind::Batch), RequestId(1), 0);
         JobRow { state, count, revision, ..row }
@@ -173,7 +199,7 @@ mod tests {
     fn parts(scan: &mut JobScan, state: &MirrorState, most: usize) -> (Vec<ControllerAction>, usize) {
         let mut parts = 0;
         loop {
-            let step = scan.advance(state, most, 0);
+            let step = scan.advance(state, most, LookTimes::default());
             assert!(step.visited <= most, "{step:?}");
             parts += 1;
             if let Some(actions) = step.actions {
@@ -197,9 +223,11 @@ mod tests {
                     let drawn = (seed / 7 + usize::try_from(index).unwrap() * (1 + seed % 5)) % 11;
                     task_put(&mut state, index, 1, rows[if drawn < 9 { 2 } else { drawn % 2 }]);
                 }
-                let (at_once, _) = parts(&mut JobScan::begin(&state, &row, 0), &state, usize::MAX);
+                let (at_once, _) =
+                    parts(&mut JobScan::begin(&state, &row, LookTimes::default()), &state, usize::MAX);
                 for most in [1, 2, 5] {
-                    let (actions, _) = parts(&mut JobScan::begin(&state, &row, 0), &state, most);
+                    let (actions, _) =
+                        parts(&mut JobScan::begin(&state, &row, LookTimes::default()), &state, most);
                     assert_eq!(actions, at_once, "{number}, seed {seed}, {most} at once");
                 }
                 assert_eq!(at_once, expected(&state, &row), "{number}, seed {seed}");
@@ -229,7 +257,7 @@ mod tests {
         let mut actions = |revision, count, is| {
             let row = row(count, is, revision);
             job_put(&mut state, &row);
-            parts(&mut JobScan::begin(&state, &row, 0), &state, 10).0
+            parts(&mut JobScan::begin(&state, &row, LookTimes::default()), &state, 10).0
         };
         assert_eq!(actions(1, 1, JobState::Running), [ControllerAction::TasksRevive(JOB)]);
         assert_eq!(actions(2, 0, JobState::Running), [], "it does not want them");
@@ -245,13 +273,14 @@ mod tests {
         job_put(&mut state, &running);
         (0..1_000).for_each(|index| task_put(&mut state, index, 1, TaskState::Running));
         (500..1_000).for_each(|index| task_put(&mut state, index, 2, TaskState::Dead));
-        let mut scan = JobScan::begin(&state, &running, 0);
-        assert_eq!(scan.advance(&state, 500, 0), ScanStep { visited: 500, actions: None });
+        let mut scan = JobScan::begin(&state, &running, LookTimes::default());
+        assert_eq!(scan.advance(&state, 500, LookTimes::default()), ScanStep { visited: 500, actions: None });
         job_put(&mut state, &row(1_000, JobState::Stopping, 2));
         let (actions, _) = parts(&mut scan, &state, 100);
         assert_eq!(actions, [ControllerAction::TasksUnwanted(JOB)]);
         (0..500).for_each(|index| task_put(&mut state, index, 2, TaskState::Dead));
-        let (actions, count) = parts(&mut JobScan::begin(&state, &state.jobs()[&JOB], 0), &state, 100);
+        let (actions, count) =
+            parts(&mut JobScan::begin(&state, &state.jobs()[&JOB], LookTimes::default()), &state, 100);
         assert_eq!((actions, count), (vec![ControllerAction::JobEnd(JOB)], 10));
     }
 }

@@ -31,9 +31,11 @@ pub enum NodeFit {
     /// It gets none before it is ready, or its agent answers, or its machine is short of nothing any more. What it has
     /// stays, also a task that waits.
     Awaited,
-    /// It gets none: it is drained or lost, has a taint that the job does not tolerate, or is too small. An attempt
-    /// that is there stays. The drain, the taint or the loss decides about its end.
+    /// It gets none: it is drained or lost, or has a taint that the job does not tolerate. An attempt that is there
+    /// stays. The drain, the taint or the loss decides about its end.
     Kept,
+    /// It gets none: it is too small. An attempt that is there stays.
+    TooSmall,
     /// It does not meet the constraints: its task ends.
     Unmatched,
 }
@@ -59,11 +61,11 @@ impl DaemonRules {
         let is_passing = |key: &str| key == SILENT_KEY || key.starts_with(PRESSURE_PREFIX);
         let waits = node.state == NodeState::Recovering || refusing.peek().is_some();
         let is_closed = node.state == NodeState::Lost || node.draining;
-        if is_closed
-            || refusing.any(|taint| !is_passing(&taint.key))
-            || !fits_in(&self.resources, &node.capacity)
-        {
+        if is_closed || refusing.any(|taint| !is_passing(&taint.key)) {
             return NodeFit::Kept;
+        }
+        if !fits_in(&self.resources, &node.capacity) {
+            return NodeFit::TooSmall;
         }
         if waits { NodeFit::Awaited } else { NodeFit::Served }
     }
@@ -137,7 +139,7 @@ impl DaemonView {
         self.known.insert(served, None);
         let fit = node.map_or(NodeFit::Unmatched, |node| self.rules.fit(node));
         let ends = match task.state {
-            TaskState::Pending => matches!(fit, NodeFit::Kept | NodeFit::Unmatched),
+            TaskState::Pending => matches!(fit, NodeFit::Kept | NodeFit::TooSmall | NodeFit::Unmatched),
             TaskState::Held
             | TaskState::Assigned
             | TaskState::Starting

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use crate::id::{Incarnation, TaskId};
-use crate::job::{JobKind, JobRow, JobSpec, JobState, RolloutState, UpdateSpec};
+use crate::job::{JobKind, JobRow, JobSpec, JobState, RolloutState, UpdateSpec, defaults};
+use crate::rollout::waits_for_node;
 use crate::task::{TaskRow, TaskState};
 
 /// The most tasks of a job of which a transaction reads all rows before it ends healthy attempts. For a larger job that
@@ -44,6 +45,10 @@ pub struct DisruptionBudget {
     proven: Option<u32>,
     /// When its rollout began, if the job is a daemon job: it does not wait for a task without room on its node.
     daemon_since_ms: Option<i64>,
+    /// Whether a version is taken back: a task that was never placed has nothing to do with that.
+    reverts: bool,
+    /// When nobody waits any more for what surges and has no node (milliseconds since 1970).
+    surge_due_ms: i64,
 }
 
 /// The version of a rollout that goes on: its attempts have to prove themselves.
@@ -84,7 +89,22 @@ impl DisruptionBudget {
         let surge_wanted = if away_max == 0 && surge == 0 { surge_wanted } else { 0 };
         let daemon = row.rollout.as_deref().filter(|_| spec.kind == JobKind::Daemon);
         let daemon_since_ms = daemon.map(|rollout| rollout.begun_ms);
-        Self { cause, count, surge, away_max, is_unbounded, surge_wanted, rolling, proven, daemon_since_ms }
+        let reverts = rollout.is_some_and(|rollout| rollout.state.is_open() && rollout.reverts.is_some());
+        let deadline_ms = spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS);
+        let surge_due_ms = row.changed_ms.saturating_add_unsigned(deadline_ms);
+        Self {
+            cause,
+            count,
+            surge,
+            away_max,
+            is_unbounded,
+            surge_wanted,
+            rolling,
+            proven,
+            daemon_since_ms,
+            reverts,
+            surge_due_ms,
+        }
     }
 
     /// The budget of a job in an alloc set for moves of its allocs; `None`: no bound holds. Nothing can stand in for a
@@ -100,8 +120,7 @@ impl DisruptionBudget {
     /// What a task with a row is for the budget. A task of the owner has an index below the count.
     pub fn presence(&self, task: &TaskRow, now_ms: i64) -> TaskPresence {
         let is_new = self.rolling.is_some_and(|rolling| task.spec_version >= rolling.version);
-        let unplaced =
-            if self.cause == DisruptionCause::Rollout { TaskPresence::Away } else { TaskPresence::Exempt };
+        let unplaced = if self.counts_unplaced() { TaskPresence::Away } else { TaskPresence::Exempt };
         match task.state {
             _ if is_aside(task, self.daemon_since_ms) => TaskPresence::Present,
             // It ended because the job had been smaller, and begins again.
@@ -119,6 +138,11 @@ impl DisruptionBudget {
             }
             _ => TaskPresence::Away,
         }
+    }
+
+    /// Whether a task that was never placed uses budget.
+    fn counts_unplaced(&self) -> bool {
+        self.cause == DisruptionCause::Rollout && !self.reverts
     }
 
     /// Whether healthy attempts must be seen too: those of a rollout's version may be away for the budget.
@@ -231,6 +255,8 @@ pub struct BudgetUse {
     pub surging: u32,
     /// Tasks that surge and will not serve: they keep failing, or are over.
     surge_failing: u32,
+    /// Tasks that surge and have, or had, a node.
+    surge_placed: u32,
     /// Tasks of the owner with a row.
     known: u32,
 }
@@ -245,7 +271,7 @@ impl BudgetUse {
         let mut used = Self::default();
         rows.into_iter().for_each(|row| used.visit(budget, row, now_ms));
         // A task without a row was never placed.
-        if budget.cause == DisruptionCause::Rollout {
+        if budget.counts_unplaced() {
             used.away = used.away.saturating_add(budget.count.saturating_sub(used.known));
         }
         used
@@ -267,28 +293,34 @@ impl BudgetUse {
         let serves = presence == TaskPresence::Present && task.is_healthy();
         let is_over = task.state == TaskState::Dead && !task.is_spared();
         self.surging = self.surging.saturating_add(u32::from(serves));
-        self.surge_failing = self.surge_failing.saturating_add(u32::from(is_over || task.keeps_failing()));
+        let fails = is_over || task.keeps_failing();
+        self.surge_failing = self.surge_failing.saturating_add(u32::from(fails));
+        let is_placed = fails || !waits_for_node(task);
+        self.surge_placed = self.surge_placed.saturating_add(u32::from(is_placed));
     }
 
-    /// How many tasks may be away by this budget.
-    pub fn away_max(&self, budget: &DisruptionBudget) -> u32 {
+    /// How many tasks may be away by this budget, at this time of the cell.
+    pub fn away_max(&self, budget: &DisruptionBudget, now_ms: i64) -> u32 {
         // A rollout that goes on fails if what surges does, and then the version before serves. Once it is over, a move
-        // would wait for ever.
+        // would wait for ever. It waits as long for a node for what surges as a rollout would.
         let is_over = budget.rolling.is_none();
-        let is_hopeless = is_over && budget.surge > 0 && self.surge_failing >= budget.surge;
+        let unplaced = budget.surge.saturating_sub(self.surge_placed);
+        let unplaced = if now_ms >= budget.surge_due_ms { unplaced } else { 0 };
+        let serves_not = self.surge_failing.saturating_add(unplaced);
+        let is_hopeless = is_over && budget.surge > 0 && serves_not >= budget.surge;
         match budget.cause {
             DisruptionCause::Move if is_hopeless => budget.away_max.max(1),
             DisruptionCause::Move | DisruptionCause::Rollout => budget.away_max,
         }
     }
 
-    /// How many healthy tasks of the job may be ended now.
-    pub fn left(&self, budget: &DisruptionBudget) -> u32 {
+    /// How many healthy tasks of the job may be ended at this time of the cell.
+    pub fn left(&self, budget: &DisruptionBudget, now_ms: i64) -> u32 {
         if budget.is_unbounded {
             return u32::MAX;
         }
         let available = budget.count.saturating_sub(self.away).saturating_add(self.surging);
-        healthy_left(available, self.away_max(budget), budget.count)
+        healthy_left(available, self.away_max(budget, now_ms), budget.count)
     }
 }
 
@@ -300,7 +332,7 @@ pub fn attempts_within(
     attempts: &[(TaskId, Incarnation)],
     now_ms: i64,
 ) -> Vec<(TaskId, Incarnation)> {
-    let mut left = BudgetUse::of_rows(budget, rows, now_ms).left(budget);
+    let mut left = BudgetUse::of_rows(budget, rows, now_ms).left(budget, now_ms);
     let wanted = budget.count.saturating_add(budget.surge);
     let healthy = rows.iter().filter(|row| row.is_healthy() && row.id.index < wanted);
     let healthy: BTreeSet<TaskId> = healthy.map(|row| row.id).collect();

@@ -66,6 +66,10 @@ pub struct RolloutRules {
     pub resizing_max: u32,
     /// How long an attempt may take to end, in milliseconds.
     leave_ms: u64,
+    /// Whether it takes a version back. It waits for no task that was never placed: the version was not tried on it.
+    reverts: bool,
+    /// Since when somebody has looked at the rollout without a break. Nobody has let it make progress before.
+    watched_since_ms: i64,
 }
 
 impl RolloutRules {
@@ -93,6 +97,8 @@ impl RolloutRules {
             surge_late: if rollout.resizes { spec.surge(count) } else { 0 },
             resizing_max: unavailable_max.max(count / RESIZED_PART).max(1),
             leave_ms: leave_with_helpers_ms(spec),
+            reverts: rollout.reverts.is_some(),
+            watched_since_ms: 0,
         }
     }
 
@@ -101,9 +107,16 @@ impl RolloutRules {
         Self::of(spec, rollout, row.owner_count(), row.wanted_count())
     }
 
+    /// The same rules, with the time since when somebody has looked at the rollout without a break.
+    #[must_use]
+    pub fn watched_since(self, watched_since_ms: i64) -> Self {
+        Self { watched_since_ms, ..self }
+    }
+
     /// As [`is_aside`], for the rollout of the job.
     fn is_aside(&self, task: &TaskRow) -> bool {
-        is_aside(task, self.daemon_since_ms)
+        let is_untried = self.reverts && task.state == TaskState::Pending && task.spec_version == 0;
+        is_untried || is_aside(task, self.daemon_since_ms)
     }
 
     /// How many healthy attempts may be ended while so many tasks are available.
@@ -153,6 +166,10 @@ pub struct RolloutView {
     due_ms: Option<i64>,
     /// Canaries that have been healthy for long enough.
     canaries: u32,
+    /// Tasks of the owner with a row.
+    known: u32,
+    /// Attempts that keep an earlier version, since their nodes take no new ones.
+    kept: u32,
 }
 
 /// What a rollout does next.
@@ -190,6 +207,7 @@ impl RolloutView {
             self.stale_beyond |= task.state != TaskState::Dead && task.spec_version < rules.version;
             return;
         }
+        self.known = self.known.saturating_add(u32::from(task.id.index < rules.count));
         if rules.canaries > 0 && task.id.index < rules.count {
             // It keeps its version. While it is away, what surges may stand in for it.
             let holds_none_up = task.is_healthy() || task.keeps_failing() || rules.is_aside(task);
@@ -217,6 +235,7 @@ impl RolloutView {
             }
             // It ended because the job had been smaller, and begins again.
             TaskState::Dead => {}
+            _ if matches!(fit, AttemptFit::Kept | AttemptFit::Larger) => self.visit_kept(fit, owned),
             // What waits for a node gets the version with it.
             _ if fit == AttemptFit::Adopts && resize.is_none() && task.state != TaskState::Pending => {
                 self.visit_adoption(task, owned);
@@ -252,6 +271,17 @@ impl RolloutView {
         }
         if is_new && task.failures > self.failing.map_or(0, |(_, failures)| failures) {
             self.failing = Some((task.id.index, task.failures));
+        }
+    }
+
+    /// An attempt of a daemon job that goes on although it has an earlier version. Its node has no other one, so it does
+    /// not use budget either.
+    fn visit_kept(&mut self, fit: AttemptFit, owned: u32) {
+        self.available = self.available.saturating_add(owned);
+        if fit == AttemptFit::Larger {
+            self.stale_add(owned);
+        } else {
+            self.kept = self.kept.saturating_add(owned);
         }
     }
 
@@ -301,8 +331,9 @@ impl RolloutView {
     /// How many tasks keep an earlier version, if nothing is left to do; `None`: something is. What surges ends then.
     /// Until it has ended, a version that asks for other resources stays charged.
     fn done_skipped(&self, rollout: &Rollout, rules: &RolloutRules) -> Option<u32> {
-        let skipped = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
-        let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == skipped;
+        let left = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
+        let skipped = left.saturating_add(self.kept);
+        let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == left;
         let beyond_ends = !self.stale_beyond || rollout.held.is_empty();
         (rules.canaries == 0 && !self.stale && beyond_ends && is_settled).then_some(skipped)
     }
@@ -349,6 +380,12 @@ impl RolloutView {
         if rollout.state != RolloutState::Rolling {
             return RolloutStep::Wait { due_ms: None };
         }
+        if rules.reverts {
+            // Those without a row were never placed.
+            let untried = rules.count.saturating_sub(self.known);
+            self.settled = self.settled.saturating_add(untried);
+            self.available = self.available.saturating_add(untried);
+        }
         if !self.adopting.is_empty() {
             return RolloutStep::Adopt(std::mem::take(&mut self.adopting));
         }
@@ -370,6 +407,7 @@ impl RolloutView {
             return RolloutStep::Done { skipped };
         }
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
+        let since_ms = since_ms.max(rules.watched_since_ms);
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
         if now_ms >= end_ms {
             let surge_unplaced = rules.surge.saturating_sub(self.surging);

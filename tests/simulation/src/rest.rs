@@ -120,7 +120,7 @@ fn drain_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i
     if job.alloc_set().is_some() || job.alloc_members().is_some_and(|members| !members.is_empty()) {
         return None;
     }
-    if spec.is_gang() || BudgetUse::of_rows(&budget, of_job(), now_ms).left(&budget) == 0 {
+    if spec.is_gang() || BudgetUse::of_rows(&budget, of_job(), now_ms).left(&budget, now_ms) == 0 {
         return None;
     }
     let may_leave = of_job().filter(drains).find(fits)?;

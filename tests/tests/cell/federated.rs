@@ -364,7 +364,13 @@ async fn the_tasks_of_a_cell_that_is_lost_go_to_others_and_it_gives_way_when_it_
     let settled = settled.await;
     assert_eq!(promised(&settled), [("gamma", 4)]);
     assert!(settled.holds.is_empty(), "{settled:?}");
-    part_until(&federation.beta, "stopped", |part| part.is_none()).await;
+    let beta = federation.beta.client();
+    until("over in the cell that was lost", || async {
+        let job = beta.job_get(&JobRef::new("tester", "web")).await.ok()?.job?;
+        let goes_on = matches!(job.state(), JobState::Running | JobState::Waiting | JobState::Stopping);
+        (!goes_on).then_some(())
+    })
+    .await;
     federation.finish().await;
 }
 

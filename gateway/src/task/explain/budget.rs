@@ -46,17 +46,17 @@ fn report_of(state: &MirrorState, row: &JobRow, budget: &DisruptionBudget, now_m
     } else {
         state.away_tasks(row.id).filter(|task| is_away(budget, task, now_ms)).collect()
     };
-    BudgetReport { text: text(budget, &used, &away), is_left: used.left(budget) > 0 }
+    BudgetReport { text: text(budget, &used, &away, now_ms), is_left: used.left(budget, now_ms) > 0 }
 }
 
 fn is_away(budget: &DisruptionBudget, task: &TaskRow, now_ms: i64) -> bool {
     task.id.index < budget.count && budget.presence(task, now_ms) == TaskPresence::Away
 }
 
-fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow]) -> String {
+fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow], now_ms: i64) -> String {
     let are = if away.len() == 1 { "is" } else { "are" };
     let tasks = if budget.count == 1 { "task" } else { "tasks" };
-    let most = match used.away_max(budget) {
+    let most = match used.away_max(budget, now_ms) {
         0 => "none may be".to_owned(),
         most => format!("{most} may be"),
     };

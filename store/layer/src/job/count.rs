@@ -26,14 +26,19 @@ pub(super) async fn count_set(
     spec: &JobSpec,
     count: u32,
 ) -> StoreResult<JobRow> {
+    let is_open = before.rollout.as_ref().is_some_and(|rollout| rollout.state.is_open());
     before.count_check(count).map_err(|refused| {
         let name = format!("{}/{}", before.user, before.name);
         StoreError::refused(match refused {
-            CountRefused::Canaries { .. } => {
+            CountRefused::Canaries { .. } if is_open => {
                 format!(
                     "job {name}: {refused}: borough rollout promote {name}, or borough rollout undo {name}"
                 )
             }
+            CountRefused::Canaries { .. } => format!(
+                "job {name}: {refused}. The rollout is over, so nothing promotes it any more: borough rollout undo {name}, \
+                 and then set the count"
+            ),
             CountRefused::Surges { .. } => format!("job {name}: {refused}"),
         })
     })?;

@@ -12,6 +12,7 @@
 //! ([`crate::task::task_stop_begin`]), and ends the job after the last one ([`job_tasks_gone`]).
 
 mod admit;
+mod again;
 mod alloc;
 mod change;
 mod count;
@@ -27,6 +28,7 @@ mod tests;
 mod update;
 
 pub use admit::{JobAdmission, jobs_admit};
+pub(crate) use again::tasks_revive;
 pub(crate) use alloc::{alloc_change_check, members_alive};
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub(crate) use change::{job_event, job_tasks_ended};

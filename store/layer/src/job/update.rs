@@ -5,6 +5,7 @@ use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutSt
 use borough_model::rollout::RolloutBegin;
 use borough_model::task::TaskRow;
 
+use super::again::failed_revive;
 use super::change::job_spec_write;
 use super::count::{surge_set, surge_with_dead};
 use super::read::{job_spec_get, job_specs_held};
@@ -113,7 +114,7 @@ pub(crate) async fn spec_update(
     };
     let after = job_spec_write(tx, changes, before, &event, spec)?;
     if !differs {
-        return Ok(after);
+        return failed_revive(tx, changes, after, spec).await;
     }
     let rows = rows_charged(tx, changes, before).await?;
     let sum =
@@ -124,7 +125,7 @@ pub(crate) async fn spec_update(
     let later = sum(&ChargeBasis::with(&after, spec, &held))?;
     quota_give_back(tx, changes.space(), before, &charged.beyond(&later))?;
     quota_charge(tx, changes.space(), &after, &later.beyond(&charged), changes.at_ms()).await?;
-    Ok(after)
+    failed_revive(tx, changes, after, spec).await
 }
 
 /// Whether two versions of a spec ask for other resources for any task, also for one beyond the count: it may still be

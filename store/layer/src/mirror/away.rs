@@ -51,7 +51,7 @@ impl MirrorState {
         let away = self.away_tasks(job.id).take_while(|row| row.id.index < budget.count);
         for row in away {
             used.visit(budget, row, now_ms);
-            if used.left(budget) == 0 {
+            if used.left(budget, now_ms) == 0 {
                 break;
             }
         }
@@ -95,8 +95,8 @@ mod tests {
             let rows = state.job_tasks(JOB).map(|row| &**row);
             let all = BudgetUse::of_rows(&budget, rows, 0);
             let used = state.budget_use(&job, &budget, 0);
-            assert_eq!(used.left(&budget), all.left(&budget));
-            (used.away, used.left(&budget))
+            assert_eq!(used.left(&budget, 0), all.left(&budget, 0));
+            (used.away, used.left(&budget, 0))
         };
         assert_eq!(left(row(0, 1, TaskState::Running)), (0, 2), "a quarter");
         assert_eq!(left(row(1, 1, TaskState::Running)), (0, 2));

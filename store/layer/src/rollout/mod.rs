@@ -142,7 +142,7 @@ pub async fn rollout_fail(
     let rules = RolloutRules::of_job(&in_force, rollout, &before);
     let earlier = match rules.on_failure {
         OnFailure::Revert if rollout.reverts.is_none() => {
-            let earlier = earlier_spec(tx, changes, &before, &in_force).await?;
+            let earlier = earlier_spec(tx, changes, &before, &in_force).await?.map(JobSpec::fitted);
             let held = job_specs_held(tx, changes.space(), &before).await?;
             // The way back must not need room that nobody has admitted: its refusal would come again and again.
             let charged = ChargeBasis::with(&before, &in_force, &held);
@@ -396,6 +396,7 @@ async fn undo(
             spec
         }
     };
+    let spec = spec.fitted();
     alloc_change_check(tx, changes.space(), before, &spec).await?;
     // It has the count in force, which its other fields may not allow.
     spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;

@@ -1,6 +1,6 @@
 //! Applies the reports of an agent in one transaction.
 
-use borough_model::task::{Attempt, StartedProcess, TaskEvent, TaskRow, TransitionRefused};
+use borough_model::task::{Attempt, StartedProcess, TaskEvent, TaskRow, TaskRules, TransitionRefused};
 use borough_model::{Incarnation, NodeId};
 
 use super::TaskBook;
@@ -36,11 +36,13 @@ fn report_apply(
     now_ms: i64,
 ) -> StoreResult<ReportAnswer> {
     let row = book.task(report.task).cloned().unwrap_or_else(|| TaskRow::never_placed(report.task));
-    let Some(spec) = book.spec(report.task.job, row.spec_version).cloned() else {
+    let spec = book.spec(report.task.job, row.spec_version).cloned();
+    let Some((spec, job)) = spec.zip(book.job(report.task.job)) else {
         return Ok(report_answer(report, &row, Some(unknown_attempt(node, report.incarnation, &row))));
     };
     let attempt = Attempt { node, incarnation: report.incarnation };
-    for event in report_events(report, &row, &spec, node, now_ms) {
+    let rules = TaskRules::of_attempt(&spec, row.spec_version, job);
+    for event in report_events(report, &row, &spec, rules, node, now_ms) {
         let mut applied = book.apply(report.task, &event, now_ms)?;
         if applied == Err(TransitionRefused::NodeReturnFirst) {
             let health = health_of(report, &spec);

@@ -3,12 +3,12 @@
 use borough_kv::Transaction;
 use borough_model::job::JobState;
 use borough_model::node::NodeState;
-use borough_model::task::{StopReason, TaskEvent, TaskRow, TaskState};
+use borough_model::task::{StopReason, TaskEvent, TaskRow, TaskState, Verdict};
 use borough_model::{Incarnation, JobId, NodeId, TaskId};
 
 use super::TaskBook;
 use crate::error::{StoreError, StoreResult};
-use crate::job::job_get;
+use crate::job::{job_get, job_spec_in_force, tasks_revive};
 use crate::journal::ChangeSet;
 use crate::keys::{self, NodeKey, NodeTaskKey, Prefix, RangeOptions, TaskKey};
 
@@ -120,8 +120,21 @@ pub async fn task_wanted_revive(
 }
 
 /// Ends the current attempt of a task at its owner's request, so that the next one begins. A task in back-off is tried
-/// again at once.
+/// again at once. One that has succeeded or failed for good begins again, if the quota has room for it.
 pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<TaskRow> {
+    let row = keys::read(tx, changes.space(), &TaskKey::of(task)).await?;
+    let is_over = |row: &TaskRow| {
+        row.state == TaskState::Dead && matches!(row.verdict, Some(Verdict::Failed | Verdict::Succeeded))
+    };
+    if let Some(row) = row.filter(is_over) {
+        let job = job_get(tx, changes.space(), task.job).await?;
+        if job.state == JobState::Running && task.index < job.count {
+            let spec = job_spec_in_force(tx, changes.space(), &job).await?;
+            tasks_revive(tx, changes, &job, &spec, &[row]).await?;
+            let revived = keys::read(tx, changes.space(), &TaskKey::of(task)).await?;
+            return revived.ok_or_else(|| StoreError::not_found(format!("task {task}")));
+        }
+    }
     let event = TaskEvent::StopRequested { reason: StopReason::Restart };
     owner_apply(tx, changes, task, &event).await
 }

@@ -78,16 +78,17 @@ pub enum ReportAnswer {
     Refused(TransitionRefused),
 }
 
-/// The events that bring `row` to the state that `node` reports, in order.
+/// The events that bring `row` to the state that `node` reports, in order. `spec` is that of the attempt, and `rules` say
+/// what follows its end.
 pub(super) fn report_events(
     report: &TaskReport,
     row: &TaskRow,
     spec: &JobSpec,
+    rules: TaskRules,
     node: NodeId,
     now_ms: i64,
 ) -> Vec<TaskEvent> {
     let attempt = Attempt { node, incarnation: report.incarnation };
-    let rules = TaskRules::from(spec);
     let health = health_of(report, spec);
     let started = |health| {
         let cores = report.cores.clone();

@@ -50,6 +50,21 @@ impl JobSpec {
         Self { count, priority: row.priority, ..self.clone() }
     }
 
+    /// The spec without what its count does not allow: overrides of further tasks, and more canaries than tasks. A
+    /// version is taken back to it although the count has changed since.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        let count = self.count;
+        if self.kind == JobKind::Daemon || count == 0 {
+            return self;
+        }
+        self.overrides.retain(|index, _| *index < count);
+        if let Some(update) = &mut self.update {
+            update.canaries = update.canaries.min(count);
+        }
+        self
+    }
+
     /// How many tasks a rollout runs beside the `count` of its owner. A gang runs only as it is, batch work serves
     /// nobody, and a node has one task of a daemon job.
     pub fn surge(&self, count: u32) -> u32 {

@@ -74,6 +74,13 @@ pub enum JobEvent {
     TaskEnded {
         end: TaskEnd,
     },
+    /// Tasks with an index below the count that had ended for good are wanted again.
+    TasksRevived {
+        /// How many of them had succeeded.
+        succeeded: u32,
+        /// How many of them had failed.
+        failed: u32,
+    },
     /// None of its tasks is charged to a node or lost any more.
     TasksGone,
 }
@@ -190,6 +197,11 @@ pub fn job_transition(
         }
         JobEvent::MembersSet { members } => next.alloc = Some(members_set(row, members)?),
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
+        JobEvent::TasksRevived { succeeded, failed } => {
+            job_alive(row)?;
+            next.succeeded = next.succeeded.saturating_sub(*succeeded);
+            next.failed = next.failed.saturating_sub(*failed);
+        }
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,
     }
     Ok(job_changed(row, next, request, now_ms))

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::daemon::NodeFit;
 use crate::job::{JobKind, JobRow, JobSpec, RolloutState};
 use crate::resize::{SpecAdoption, SpecResize, concerns_all};
 use crate::task::{ResizeWish, TaskRow};
@@ -178,9 +179,25 @@ pub enum AttemptFit {
     Resizes,
     /// As it does, except for its weight at most: the attempt gets the version, and its endpoint the weight.
     Adopts,
+    /// Otherwise, but the node of its daemon job takes no new attempt now: this one keeps its version until it begins
+    /// again.
+    Kept,
+    /// Otherwise, but the node of its daemon job is too small for the version: this attempt goes on, and the rollout
+    /// cannot be done.
+    Larger,
 }
 
 impl AttemptFit {
+    /// The same for an attempt of a daemon job, which runs on this node or nowhere.
+    #[must_use]
+    pub fn on_node(self, node: NodeFit) -> Self {
+        match (self, node) {
+            (Self::Stale | Self::Resizes, NodeFit::Kept) => Self::Kept,
+            (Self::Stale | Self::Resizes, NodeFit::TooSmall) => Self::Larger,
+            _ => self,
+        }
+    }
+
     /// Whether the attempt is to be resized in place.
     pub fn resize_wish(self) -> ResizeWish {
         if self == Self::Resizes { ResizeWish::Wanted } else { ResizeWish::None }

@@ -97,7 +97,7 @@ fn a_node_is_served_if_it_matches_and_is_ready_also_while_it_is_cordoned() {
     assert_eq!(fit(&labelled(), &NodeRow { labels, ..plain.clone() }), NodeFit::Served);
     let mut large = daemon();
     large.task.resources.cpu_millis = 1_001;
-    assert_eq!(fit(&large, &plain), NodeFit::Kept, "it is too small");
+    assert_eq!(fit(&large, &plain), NodeFit::TooSmall, "it is too small");
 }
 
 /// The controller and the scheduler over a few nodes, without a store.
@@ -238,7 +238,7 @@ proptest! {
             match rules.fit(row) {
                 NodeFit::Served => prop_assert!(alive.is_some_and(|task| task.state == TaskState::Running)),
                 NodeFit::Unmatched => prop_assert_eq!(alive, None),
-                NodeFit::Awaited | NodeFit::Kept => {}
+                NodeFit::Awaited | NodeFit::Kept | NodeFit::TooSmall => {}
             }
         }
         let gone = |task: &&TaskRow| task.node_served().is_none_or(|node| !world.nodes.contains_key(&node));

@@ -27,7 +27,7 @@ fn failing(index: u32, version: u32) -> TaskRow {
 
 fn left(spec: &JobSpec, row: &JobRow, cause: DisruptionCause, tasks: &[TaskRow]) -> u32 {
     let budget = DisruptionBudget::of(spec, row, cause);
-    BudgetUse::of_rows(&budget, tasks, NOW).left(&budget)
+    BudgetUse::of_rows(&budget, tasks, NOW).left(&budget, NOW)
 }
 
 fn move_left(spec: &JobSpec, row: &JobRow, tasks: &[TaskRow]) -> u32 {

@@ -199,6 +199,7 @@ impl World {
             19 => TaskEvent::HoldFulfilled { attempt },
             20 => TaskEvent::MoveRequested,
             21 => TaskEvent::JobGrown,
+            28 => TaskEvent::Revived,
             22 | 23 => TaskEvent::ResizeOrdered { attempt, order: Box::new(self.resize(act)) },
             24 | 25 => {
                 let order = row.resize_ordered().map_or(0, |resize| resize.order) + u64::from(act.skew);
@@ -400,7 +401,7 @@ fn assert_row_step(before: &TaskRow, event: &TaskEvent, transition: &Transition)
         *before
     );
     if before.state == TaskState::Dead {
-        let again = matches!(event, TaskEvent::JobGrown | TaskEvent::NodeServed { .. });
+        let again = matches!(event, TaskEvent::JobGrown | TaskEvent::NodeServed { .. } | TaskEvent::Revived);
         assert!(again, "dead is final");
     }
     if before.state == TaskState::Held {

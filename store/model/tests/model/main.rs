@@ -37,6 +37,8 @@ mod machine_table;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod patience;
+#[cfg(test)]
 mod resize;
 mod resource;
 #[cfg(test)]

@@ -189,13 +189,13 @@ async fn a_task_that_is_over_does_not_surge() {
     assert_eq!((world.counts().await, world.charged().await), ((4, 2, 2), (300, 3)));
     world.run(3).await;
     assert_eq!(world.replace(world.job().await.revision, &[0, 1]).await, 1, "for task 3 and not for task 2");
-    // Both tasks of the owner end for good: the rollout is done, and the job is over.
+    // The rollout is done, and both tasks of the owner end for good: the job is over.
     world.report(0, ReportPhase::Released).await;
     world.run(0).await;
-    world.finish(0).await;
     world.finish(1).await;
     assert_eq!(world.job().await.state, JobState::Running);
     world.done().await;
+    world.finish(0).await;
     assert!(matches!(world.job().await.state, JobState::Ended { .. }), "{:?}", world.job().await);
     world.sweep().await;
     world.report(3, ReportPhase::Released).await;

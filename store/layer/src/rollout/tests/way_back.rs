@@ -1,6 +1,9 @@
 //! Rollouts that take a failed version back.
 
+use borough_model::job::{RestartMode, RestartSpec};
+
 use super::*;
+use crate::task::task_restart;
 
 /// Without an end, each way back that fails would go one version further back, and then forth again.
 #[tokio::test(start_paused = true)]
@@ -62,21 +65,102 @@ async fn a_second_undo_names_no_version_that_would_be_refused() {
     assert!(world.order(RolloutOrder::Undo(Some(2))).await.is_err());
 }
 
-/// The count is not taken back, so the earlier rules may not fit it.
+/// The count stays as it is, whatever the version that is taken up again says of further tasks.
 #[tokio::test(start_paused = true)]
-async fn a_version_that_the_count_does_not_allow_is_not_taken_up_again() {
-    let world = World::new().await;
+async fn a_version_is_taken_up_again_as_far_as_the_count_allows() {
     let update = UpdateSpec { canaries: 4, ..UpdateSpec::default() };
-    world.submit(&JobSpec { update: Some(update), ..spec(5, 100, "one") }).await.unwrap();
-    world.submit(&spec(2, 100, "two")).await.unwrap();
-    world.done().await;
-    let refused = world.order(RolloutOrder::Undo(None)).await.unwrap_err().to_string();
-    assert!(refused.contains("canaries"), "{refused}");
-    assert_eq!(world.job().await.spec_version, 2);
-    // Nor does a failure bring it back.
+    let mut first = JobSpec { update: Some(update), ..spec(5, 100, "one") };
+    first
+        .overrides
+        .insert(0, TaskOverride { command: Some(vec!["own".to_owned()]), ..TaskOverride::default() });
+    first
+        .overrides
+        .insert(4, TaskOverride { command: Some(vec!["last".to_owned()]), ..TaskOverride::default() });
+    for fails in [true, false] {
+        let world = World::new().await;
+        world.submit(&first).await.unwrap();
+        world.submit(&spec(2, 100, "two")).await.unwrap();
+        if fails {
+            world.fail().await;
+        } else {
+            world.done().await;
+            world.order(RolloutOrder::Undo(None)).await.unwrap();
+        }
+        let (cell, row) = (&world.cell, world.job().await);
+        assert_eq!((row.spec_version, world.rollout().await.reverts), (3, Some(2)));
+        let back = cell.run(async |tx| job_spec_in_force(&tx, &cell.space, &row).await).await.unwrap();
+        assert_eq!((back.count, back.update.unwrap().canaries), (2, 2));
+        assert_eq!(back.overrides.keys().copied().collect::<Vec<_>>(), [0]);
+    }
+}
+
+/// A version that fails must not end one task after the other for good: nothing were left for the way back.
+#[tokio::test(start_paused = true)]
+async fn no_task_fails_for_good_before_its_rollout_is_over() {
     let world = World::new().await;
-    world.submit(&JobSpec { update: Some(update), ..spec(5, 100, "one") }).await.unwrap();
-    world.submit(&spec(2, 100, "two")).await.unwrap();
+    let never = |command: &str| {
+        let mut spec = spec(2, 100, command);
+        spec.restart = RestartSpec { mode: RestartMode::Never, ..spec.restart };
+        spec
+    };
+    world.submit(&never("one")).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    world.submit(&never("two")).await.unwrap();
+    world.replace(world.job().await.revision, &[0]).await;
+    world.again(0).await;
+    world.report_end(0, ReportPhase::Released, EndReason::Signaled).await;
+    let waiting = world.row(0).await.unwrap();
+    assert_eq!((waiting.state, waiting.failures), (TaskState::Pending, 1), "it counts as a failure");
     world.fail().await;
-    assert_eq!((world.job().await.spec_version, world.rollout().await.state), (2, RolloutState::Failed));
+    world.run(0).await;
+    assert_eq!(world.row(0).await.unwrap().spec_version, 3);
+    world.done().await;
+    // From now on its own rule holds.
+    world.report_end(0, ReportPhase::Released, EndReason::Signaled).await;
+    assert_eq!(world.row(0).await.unwrap().state, TaskState::Dead);
+}
+
+/// What has failed for good under an earlier version is tried with the next one, and when its owner says so.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_has_failed_for_good_begins_again_with_the_next_version_or_on_order() {
+    let world = World::new().await;
+    let never = |command: &str| {
+        let mut spec = spec(2, 100, command);
+        spec.restart = RestartSpec { mode: RestartMode::Never, ..spec.restart };
+        spec
+    };
+    world.submit(&never("one")).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    let fails = async || world.report_end(0, ReportPhase::Released, EndReason::Signaled).await;
+    fails().await;
+    assert_eq!((world.job().await.failed, world.charged().await), (1, (100, 1)));
+    let restart = async || {
+        world.change("task_restart", async |tx, changes| task_restart(tx, changes, task(0)).await).await
+    };
+    assert_eq!(restart().await.unwrap().state, TaskState::Pending);
+    assert_eq!((world.job().await.failed, world.charged().await), (0, (200, 2)));
+    world.run(0).await;
+    fails().await;
+    world.submit(&never("two")).await.unwrap();
+    assert_eq!((world.job().await.failed, world.charged().await), (0, (200, 2)));
+    world.run(0).await;
+    assert_eq!(world.row(0).await.unwrap().spec_version, 2);
+    world.replace(world.job().await.revision, &[1]).await;
+    world.again(1).await;
+    world.done().await;
+    // Without room in the quota it stays over, and nothing else is held up.
+    fails().await;
+    world
+        .change("limit", async |tx, changes| {
+            let limit = QuotaRow { tasks_max: Some(1), ..QuotaRow::default() };
+            let band = borough_model::job::band(never("x").priority);
+            quota_set(tx, changes.space(), &name("ada"), band, Some(&limit)).await
+        })
+        .await
+        .unwrap();
+    assert!(restart().await.unwrap_err().to_string().contains("quota"), "it would be one too many");
+    world.submit(&never("three")).await.unwrap();
+    assert_eq!((world.job().await.failed, world.charged().await), (1, (100, 1)));
 }

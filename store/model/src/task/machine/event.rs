@@ -1,7 +1,7 @@
 //! The events of a task, the effects of a transition besides the row, and the reasons for refusals.
 
 use crate::id::{GangId, Incarnation, NodeId};
-use crate::job::{JobKind, JobSpec, RestartSpec, TaskEnd};
+use crate::job::{JobKind, JobRow, JobSpec, RestartMode, RestartSpec, TaskEnd, defaults};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{
@@ -67,6 +67,28 @@ pub struct TaskRules {
 impl From<&JobSpec> for TaskRules {
     fn from(spec: &JobSpec) -> Self {
         Self { kind: spec.kind, restart: spec.restart }
+    }
+}
+
+impl TaskRules {
+    /// The rules for an attempt with this spec, which is that of `version`. Until a rollout of a service is over, it
+    /// decides how many failures are too many, and none is for good. Otherwise a version that fails would end task after
+    /// task, and nothing were left for the way back. An attempt of the new version that ends by itself has failed.
+    pub fn of_attempt(spec: &JobSpec, version: u32, job: &JobRow) -> Self {
+        let rules = Self::from(spec);
+        let open = job.rollout.as_deref().filter(|rollout| rollout.state.is_open());
+        let Some(rollout) = open.filter(|_| rules.kind != JobKind::Batch) else { return rules };
+        let mode = match rules.restart.mode {
+            _ if version >= rollout.version => RestartMode::Always,
+            RestartMode::Never | RestartMode::OnFailure => RestartMode::OnFailure,
+            RestartMode::Always => RestartMode::Always,
+        };
+        // An attempt that proves itself for less has not: one that fails each time just before would never be too many.
+        let proven_ms = spec.update.unwrap_or_default().healthy_after_ms;
+        let deadline_ms = spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS);
+        let reset_after_ms = rules.restart.reset_after_ms.max(proven_ms).max(deadline_ms);
+        let restart = RestartSpec { mode, attempts_max: None, reset_after_ms, ..rules.restart };
+        Self { restart, ..rules }
     }
 }
 
@@ -162,6 +184,8 @@ pub enum TaskEvent {
     JobGrown,
     /// The daemon job of the task serves this node with it.
     NodeServed { node: NodeId },
+    /// The task, which is over for good, is wanted again: by its owner, or with another version.
+    Revived,
 }
 
 impl TaskEvent {
@@ -192,6 +216,7 @@ impl TaskEvent {
             Self::RescheduleLost => "reschedule_lost",
             Self::JobGrown => "job_grown",
             Self::NodeServed { .. } => "node_served",
+            Self::Revived => "revived",
         }
     }
 
@@ -221,7 +246,8 @@ impl TaskEvent {
             | Self::NodeDeclaredLost { .. }
             | Self::RescheduleLost
             | Self::JobGrown
-            | Self::NodeServed { .. } => None,
+            | Self::NodeServed { .. }
+            | Self::Revived => None,
         }
     }
 }

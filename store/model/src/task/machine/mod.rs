@@ -90,6 +90,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::NodeDeclaredLost { node } => operate::node_declared_lost(row, *node, now_ms),
         TaskEvent::RescheduleLost => operate::reschedule_lost(row, now_ms),
         TaskEvent::JobGrown => operate::job_grown(row, now_ms),
+        TaskEvent::Revived => operate::revived(row, now_ms),
         TaskEvent::NodeServed { node } => operate::node_served(row, *node, now_ms),
         TaskEvent::AgentAccepted { .. } => agent::agent_accepted(row, now_ms),
         TaskEvent::ProcessStarted { pid, started_ms, health, cores, .. } => {

@@ -294,6 +294,17 @@ pub(super) fn job_grown(row: &TaskRow, now_ms: i64) -> Decided {
     }
 }
 
+/// Only a task that is over by itself. What its job does not want any more comes again with that job's wish.
+pub(super) fn revived(row: &TaskRow, now_ms: i64) -> Decided {
+    match (row.state, row.verdict) {
+        (TaskState::Dead, Some(Verdict::Failed | Verdict::Succeeded)) => {
+            TransitionDraft::new(row, now_ms).revived().done()
+        }
+        (TaskState::Pending, _) => unchanged(row),
+        _ => illegal(row, "revived", "it is not over, or its job ended it"),
+    }
+}
+
 /// Only a new task, or one that was withdrawn from its node.
 pub(super) fn node_served(row: &TaskRow, node: NodeId, now_ms: i64) -> Decided {
     let is_new = row.revision == 0 && row.state == TaskState::Pending;

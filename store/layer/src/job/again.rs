@@ -1,0 +1,79 @@
+//! Begins tasks again that were over for good.
+
+use borough_kv::Transaction;
+use borough_model::TaskId;
+use borough_model::disruption::RECHECKED_MAX;
+use borough_model::job::{JobEvent, JobKind, JobRow, JobSpec, JobState};
+use borough_model::task::{TaskEvent, TaskRow, TaskState, Verdict};
+
+use super::change::job_event;
+use super::read::job_specs_held;
+use super::update::rows_charged;
+use crate::error::{StoreError, StoreResult};
+use crate::journal::ChangeSet;
+use crate::quota::{ChargeBasis, QuotaUsed, overflow, quota_charge};
+use crate::task::TaskBook;
+
+/// Begins the tasks of a service again that have failed for good: it has another version now. If its quota has no room
+/// for them, they stay as they are. Of a job with more than 1,024 tasks they do too: reading all rows would cost more
+/// than the update.
+pub(super) async fn failed_revive(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobRow> {
+    let is_tried = row.state == JobState::Running && spec.kind != JobKind::Batch;
+    if row.failed == 0 || !is_tried || row.count > RECHECKED_MAX {
+        return Ok(row);
+    }
+    let mut failed = rows_charged(tx, changes, &row).await?;
+    failed.retain(|task| task.id.index < row.count && is_over(task, Verdict::Failed));
+    match tasks_revive(tx, changes, &row, spec, &failed).await {
+        Err(StoreError::Refused { .. }) => Ok(row),
+        revived => revived,
+    }
+}
+
+/// Begins tasks of a running job again that are over for good, and charges them. A refusal has written nothing.
+pub(crate) async fn tasks_revive(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: &JobRow,
+    spec: &JobSpec,
+    tasks: &[TaskRow],
+) -> StoreResult<JobRow> {
+    if tasks.is_empty() {
+        return Ok(row.clone());
+    }
+    let held = job_specs_held(tx, changes.space(), row).await?;
+    let basis = ChargeBasis::with(row, spec, &held);
+    let share = |task: &TaskRow| basis.share_of(task.id.index);
+    let sum = tasks.iter().try_fold(QuotaUsed::default(), |sum, task| sum.plus(&share(task)));
+    let sum = sum.map_err(|error| overflow(&error))?;
+    quota_charge(tx, changes.space(), row, &sum, changes.at_ms()).await?;
+    let ids = tasks.iter().map(|task| task.id);
+    let mut book = TaskBook::read(tx, changes.space(), ids.clone()).await?;
+    let ended = |verdict| {
+        let ended = tasks.iter().filter(|task| is_over(task, verdict)).count();
+        u32::try_from(ended).unwrap_or(u32::MAX)
+    };
+    let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
+    for task in ids {
+        revived(&mut book, task, changes.at_ms())?;
+    }
+    book.write(tx, changes).await?;
+    job_event(tx, changes, row, &JobEvent::TasksRevived { succeeded, failed })
+}
+
+/// A task that was read as over is so in its transaction: the charge would have no owner otherwise.
+fn revived(book: &mut TaskBook, task: TaskId, now_ms: i64) -> StoreResult<()> {
+    match book.apply(task, &TaskEvent::Revived, now_ms)? {
+        Ok(true) => Ok(()),
+        refused => Err(StoreError::refused(format!("task {task} cannot begin again: {refused:?}"))),
+    }
+}
+
+fn is_over(task: &TaskRow, verdict: Verdict) -> bool {
+    task.state == TaskState::Dead && task.verdict == Some(verdict)
+}
