@@ -22,7 +22,7 @@ async fn an_update_that_may_end_one_healthy_task_skips_the_others() {
         "`update.disruptions_max` skips 2 healthy tasks: they keep their version until they begin again";
     plan.prints("replace the attempts of task 0, at most 1 away at a time").prints(skipped);
     let ran = cell.borough(&["job", "run", &file]).await.ended(0);
-    let keep = "2 tasks skipped by `update.disruptions_max` keep the earlier version until they begin again";
+    let keep = "2 tasks skipped: they keep the earlier version until they begin again";
     ran.prints(&format!("tester/web: 1/3 healthy with version 2; {keep}"));
     assert_eq!(attempts(&tasks_of(&cell).await), [(2, 2), (1, 1), (1, 1)]);
     for verb in [["rollout", "status"], ["job", "status"]] {

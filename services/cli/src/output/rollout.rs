@@ -17,12 +17,13 @@ fn is_live(job_state: &str) -> bool {
     matches!(job_state, "waiting" | "running")
 }
 
-/// That a rollout has left so many tasks alone, since it could end no more healthy ones.
+/// That a rollout has left so many tasks alone: it could end no more healthy ones, or their nodes take no new ones.
 pub(crate) fn skipped_text(tasks: u32) -> String {
     let (keeps, it, begins) = if tasks == 1 { ("keeps", "it", "begins") } else { ("keep", "they", "begin") };
     let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
     format!(
-        "{tasks} skipped by `update.disruptions_max` {keeps} the earlier version until {it} {begins} again"
+        "{tasks} skipped: {it} {keeps} the earlier version until {it} {begins} again, by `update.disruptions_max` or because \
+         the node takes no new task of a daemon job"
     )
 }
 
