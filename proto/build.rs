@@ -10,7 +10,7 @@ use prost::Message as _;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 /// Messages that have the fields of a type of the model, by the same names. `src/convert/wire.rs` converts the values.
-const MIRRORED: [(&str, &str); 17] = [
+const MIRRORED: [(&str, &str); 19] = [
     ("JobSpec", "job::JobSpec"),
     ("TaskSpec", "job::TaskSpec"),
     ("TaskOverride", "job::TaskOverride"),
@@ -24,6 +24,8 @@ const MIRRORED: [(&str, &str); 17] = [
     ("RestartSpec", "job::RestartSpec"),
     ("UpdateSpec", "job::UpdateSpec"),
     ("HelperSpec", "job::HelperSpec"),
+    ("IdentitySpec", "job::IdentitySpec"),
+    ("SecretReference", "job::SecretReference"),
     ("LogSpec", "job::LogSpec"),
     ("PortSpec", "job::PortSpec"),
     ("DeviceSelector", "node::CardSelector"),

@@ -31,7 +31,9 @@ pub mod status;
 pub mod task;
 pub mod watch;
 mod web;
+mod workload;
 
 pub use connection::{CallLimits, ConnectionLimits, SEATS_MIN};
 pub use serve::{Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, NetworkSettings};
 pub use web::{WebOrigin, WebOriginError};
+pub use workload::{IdentityUrl, IdentityUrlError};

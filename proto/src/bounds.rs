@@ -38,6 +38,12 @@ pub const REPORTS_UNAPPLIED_MAX: usize = 4;
 pub const STATUS_BYTES_MAX: usize = 16 * 1024;
 /// Most cores that a status names.
 pub const STATUS_CORES_MAX: usize = 1_024;
+/// Most attempts of one request for identities.
+pub const IDENTITY_ATTEMPTS_MAX: usize = 32;
+/// Most bytes of a token: its audience and the URL of its issuer are bounded.
+pub const IDENTITY_TOKEN_BYTES_MAX: usize = 2_560;
+/// Most bytes of the answer: four tokens for each.
+pub const IDENTITY_ANSWER_BYTES_MAX: usize = 384 * 1024;
 /// Most bytes of an agent's text for people: why a task ended, why a command failed.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 /// Most bytes of the reason why a session ended.
@@ -263,10 +269,26 @@ mod tests {
             session: u64::MAX,
             report_interval_ms: u64::MAX,
             store_epoch: u64::MAX,
+            signs_identities: true,
         };
         within(&welcome, SHORT_MESSAGE_BYTES_MAX);
         let refused = vec![text(SESSION_ERROR_BYTES_MAX); REFUSED_ITEMS_MAX];
         within(&v1::DesiredApplied { sequence: u64::MAX, refused }, DESIRED_APPLIED_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_largest_answer_with_identities_fits() {
+        let request = v1::IdentityRequest { attempts: vec![attempt().unwrap(); IDENTITY_ATTEMPTS_MAX] };
+        within(&request, 4_096);
+        let token = v1::IdentityToken { name: text(NAME), token: text(IDENTITY_TOKEN_BYTES_MAX) };
+        let of = v1::AttemptIdentities {
+            attempt: attempt(),
+            tokens: vec![token; borough_model::job::IDENTITIES_MAX],
+            renew_after_ms: u64::MAX,
+            error: String::new(),
+        };
+        let answer = v1::IdentityAnswer { attempts: vec![of; IDENTITY_ATTEMPTS_MAX] };
+        within(&answer, IDENTITY_ANSWER_BYTES_MAX);
     }
 
     #[test]

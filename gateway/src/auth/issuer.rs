@@ -12,8 +12,8 @@ use std::time::Duration;
 use borough_kv::env::Clock;
 use borough_model::Name;
 use borough_model::access::{GROUPS_MAX, Identity};
-use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse, ThumbprintHash};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use moka::sync::Cache;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -329,6 +329,16 @@ impl TrustedIssuer {
         let published = settings.jwks.clone().map(Arc::new);
         Ok(Self { settings: Arc::new(settings), source, published, keys: Arc::new(keys) })
     }
+}
+
+/// The public half of a key, under a name that follows from it (RFC 7638).
+///
+/// # Errors
+/// The key is none of ES256.
+pub fn public_jwk(signing: &EncodingKey) -> jsonwebtoken::errors::Result<Jwk> {
+    let mut jwk = Jwk::from_encoding_key(signing, Algorithm::ES256)?;
+    jwk.common.key_id = Some(jwk.thumbprint(ThumbprintHash::SHA256)?);
+    Ok(jwk)
 }
 
 /// The keys of a set that can check signatures.

@@ -27,7 +27,7 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 pub(crate) use issuer::CredentialEnd;
-pub use issuer::{IssuerRefused, IssuerSettings, Issuers, KeySource, TokenRefused};
+pub use issuer::{IssuerRefused, IssuerSettings, Issuers, KeySource, TokenRefused, public_jwk};
 
 use crate::call::CallTrace;
 use crate::connection::{ConnectionKind, ConnectionMark, PeerCertificate};

@@ -40,6 +40,7 @@ use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
 use crate::session::write::SessionMetrics;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
+use crate::workload::{IdentityUrl, WorkloadIssuer};
 
 /// How long a mutation waits until the mirror shows it. After that it is answered anyway.
 const ECHO_WAIT: Duration = Duration::from_secs(2);
@@ -85,6 +86,8 @@ pub struct CellContext {
     pub(crate) access: AccessMirror,
     /// Refusals that wait to be recorded.
     pub(crate) audit: AuditQueue,
+    /// Who signs the identities of its tasks.
+    pub(crate) workload: WorkloadIssuer,
 }
 
 /// What [`CellContext::open`] needs of each cell.
@@ -94,6 +97,8 @@ pub struct CellConnection {
     pub db: Database,
     /// Shared with other roles of the process.
     pub mirror: MirrorHandle,
+    /// Where others reach its gateways.
+    pub identity_url: IdentityUrl,
 }
 
 /// The user of a request, and its id.
@@ -116,7 +121,8 @@ impl CellContext {
         metrics: DeliveryMetrics,
         cancelled: &CancellationToken,
     ) -> Arc<Self> {
-        let CellConnection { space, name, db, mirror } = connection;
+        let CellConnection { space, name, db, mirror, identity_url } = connection;
+        let workload = WorkloadIssuer::new(&identity_url, &name);
         let clock = mirror.clock();
         let session_metrics = SessionMetrics::default();
         let context = WriterContext {
@@ -152,6 +158,7 @@ impl CellContext {
             scheduler: SchedulerMirror::default(),
             access: AccessMirror::default(),
             audit: AuditQueue::default(),
+            workload,
         });
         let follower = Arc::clone(&cell);
         let cancelled = cancelled.clone();

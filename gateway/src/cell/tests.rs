@@ -92,7 +92,7 @@ impl TestGateway {
         let mirror =
             MirrorFollower::spawn(quiet.db.clone(), space.clone(), Arc::clone(&clock), SeededRng::shared(3));
         let cell = CellContext::open(
-            CellConnection { space, name: name("alpha"), db, mirror },
+            CellConnection { space, name: name("alpha"), db, mirror, identity_url: Default::default() },
             Arc::clone(&clock),
             SeededRng::shared(4),
             DeliveryMetrics::default(),

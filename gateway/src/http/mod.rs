@@ -1,6 +1,6 @@
 //! HTTP for clients without gRPC: endpoints as JSON and as server-sent events, metrics, liveness, readiness.
 //!
-//! Every path except `/healthz` and `/readyz` needs an operator's token in the `authorization` header, which a web page
+//! Every path except `/healthz`, `/readyz` and those of the public keys of identities needs an operator's token in the `authorization` header, which a web page
 //! cannot send.
 
 mod json;
@@ -28,6 +28,7 @@ use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
 use crate::overload::{Calls, StreamSeat};
+use crate::workload::publish::{Published, published};
 
 /// Interval of keep-alive comments on an idle stream: shorter than the timeouts of common proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -60,6 +61,11 @@ impl HttpServer {
             "/healthz" => return Ok(verdict(&self.health.now(), HealthStatus::is_live)),
             "/readyz" => return Ok(verdict(&self.health.now(), HealthStatus::is_ready)),
             _ => {}
+        }
+        if request.method() == Method::GET
+            && let Some(document) = published(&self.cells, &path).await
+        {
+            return Ok(document_answer(document));
         }
         let caller = match self.credentials.caller(mark.certificate(), request.headers()) {
             Ok(Authenticated { principal: Principal::Node(_), .. }) => {
@@ -233,6 +239,24 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
 fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body> {
     response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     response
+}
+
+/// A document that everybody may read, and keep for five minutes.
+fn document_answer(document: Published) -> Response<Body> {
+    match document {
+        Published::Json(body) => {
+            let mut response = with_type(text(StatusCode::OK, body), "application/json");
+            let kept = http::HeaderValue::from_static("public, max-age=300");
+            response.headers_mut().insert(header::CACHE_CONTROL, kept);
+            response
+        }
+        Published::Absent => {
+            let known = "no such cell here; a gateway of several cells has \
+                         /v1/cells/{cell}/.well-known/jwks.json and openid-configuration for each\n";
+            text(StatusCode::NOT_FOUND, known)
+        }
+        Published::Later => text(StatusCode::SERVICE_UNAVAILABLE, "the keys cannot be read now; try again\n"),
+    }
 }
 
 fn not_found() -> Response<Body> {

@@ -47,7 +47,8 @@ impl Store {
         let clock = Arc::clone(&self.clock);
         let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
         mirror.ready().await;
-        let connection = CellConnection { space, name: name("alpha"), db, mirror };
+        let connection =
+            CellConnection { space, name: name("alpha"), db, mirror, identity_url: Default::default() };
         let cell = CellContext::open(connection, clock, rng, DeliveryMetrics::default(), &self.cancelled);
         let address = format!("g{seed}:1");
         VouchKeeper::new(cell, VouchSettings { address, beat: BEAT })

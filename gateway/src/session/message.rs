@@ -107,6 +107,13 @@ pub(crate) fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, Fiel
     })
 }
 
+/// The attempt of a message.
+pub(crate) fn attempt_from_message(attempt: &v1::TaskAttempt) -> Result<DesiredAttempt, FieldRefused> {
+    let job = job_id_from_text("job_id", &attempt.job_id)?;
+    let task = TaskId { job, index: attempt.index };
+    Ok(DesiredAttempt { task, incarnation: Incarnation(attempt.incarnation) })
+}
+
 /// Converts a status to a report, and returns its phase.
 pub(crate) fn report_of(
     status: &v1::TaskStatus,

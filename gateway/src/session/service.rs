@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::{Name, NodeId};
-use borough_proto::bounds::{REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, SESSION_ERROR_BYTES_MAX};
+use borough_proto::bounds::{
+    IDENTITY_ATTEMPTS_MAX, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, SESSION_ERROR_BYTES_MAX,
+};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_server::AgentService;
@@ -26,6 +28,7 @@ use super::registry::{AgentAnswer, End, Opening, RegisteredSession, UsageReport}
 use crate::auth::Principal;
 use crate::cell::{CellContext, Cells};
 use crate::status::{status_from_field, status_unavailable};
+use crate::workload::answer::identities_serve;
 
 /// How long an agent has for its first message.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
@@ -91,13 +94,17 @@ impl AgentService for AgentServer {
             session: id,
             report_interval_ms: u64::try_from(self.report_interval.as_millis()).unwrap_or(u64::MAX),
             store_epoch: cursor.store_epoch,
+            signs_identities: true,
         };
         session.send(ToAgent::Welcome(welcome)).await;
         let (reports, received) = mpsc::channel(REPORTS_UNAPPLIED_MAX);
         tokio::spawn(
             AgentSession::new(Arc::clone(&cell), Arc::clone(&session), name.clone(), cursor).run(received),
         );
-        tokio::spawn(route(cell, session, name, inbound, reports));
+        let (identities, asked) = mpsc::channel(1);
+        tokio::spawn(identities_serve(Arc::clone(&cell), Arc::clone(&session), asked));
+        let sinks = MessageSinks { reports, identities };
+        tokio::spawn(route(cell, session, name, inbound, sinks));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
@@ -128,6 +135,12 @@ async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello
     }
 }
 
+/// Where the messages of an agent go that wait for the store.
+struct MessageSinks {
+    reports: mpsc::Sender<v1::Report>,
+    identities: mpsc::Sender<v1::IdentityRequest>,
+}
+
 /// What ended the messages of an agent.
 enum RouteEnd {
     /// The agent closed its side.
@@ -142,12 +155,12 @@ async fn route(
     session: Arc<RegisteredSession>,
     name: Name,
     mut inbound: Streaming<v1::AgentMessage>,
-    reports: mpsc::Sender<v1::Report>,
+    sinks: MessageSinks,
 ) {
     let ended = loop {
         let message = tokio::select! {
             message = inbound.message() => message,
-            () = reports.closed() => break RouteEnd::Ended(end_of(&session)),
+            () = sinks.reports.closed() => break RouteEnd::Ended(end_of(&session)),
             () = session.ended() => break RouteEnd::Ended(end_of(&session)),
         };
         let message = match message {
@@ -165,7 +178,7 @@ async fn route(
             let why = "a newer session has taken over".to_owned();
             break RouteEnd::Ended(End { kind: EndKind::Superseded, why });
         }
-        if let Err(why) = message_route(&cell, &session, &name, message, &reports) {
+        if let Err(why) = message_route(&cell, &session, &name, message, &sinks) {
             break RouteEnd::Ended(End { kind: EndKind::Protocol, why: why.to_owned() });
         }
     };
@@ -214,7 +227,7 @@ fn message_route(
     session: &RegisteredSession,
     name: &Name,
     message: v1::AgentMessage,
-    reports: &mpsc::Sender<v1::Report>,
+    sinks: &MessageSinks,
 ) -> Result<(), &'static str> {
     match message.message {
         Some(FromAgent::Report(report)) if report.tasks.len() > REPORT_TASKS_MAX => {
@@ -223,8 +236,16 @@ fn message_route(
         Some(FromAgent::Report(report)) => {
             usage_note(session, &report);
             // Does not wait: the next messages in the stream must not wait for the store.
-            if let Err(TrySendError::Full(_)) = reports.try_send(report) {
+            if let Err(TrySendError::Full(_)) = sinks.reports.try_send(report) {
                 return Err("the agent has more reports on their way than its bound");
+            }
+        }
+        Some(FromAgent::Identities(request)) if request.attempts.len() > IDENTITY_ATTEMPTS_MAX => {
+            return Err("the agent asks for identities of more attempts at once than its bound");
+        }
+        Some(FromAgent::Identities(request)) => {
+            if let Err(TrySendError::Full(_)) = sinks.identities.try_send(request) {
+                return Err("the agent asks for identities before it has the answer to what it asked");
             }
         }
         Some(FromAgent::DesiredApplied(applied)) => {

@@ -82,8 +82,13 @@ impl World {
         let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
         mirror.ready().await;
         let secret = Secret::generate("test").unwrap();
-        let connection =
-            CellConnection { space, name: name("alpha"), db: db.clone(), mirror: mirror.clone() };
+        let connection = CellConnection {
+            space,
+            name: name("alpha"),
+            db: db.clone(),
+            mirror: mirror.clone(),
+            identity_url: Default::default(),
+        };
         let config = GatewayConfig {
             advertise: None,
             credentials: Credentials::new(Token::new(secret.clone()), Vec::new()),

@@ -6,7 +6,8 @@ use std::fmt;
 
 use borough_model::job::{
     AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, HelperPhase, JobKind, LogSpec, OnFailure,
-    ResizeMode, ResizeSignal, RestartMode, RestartSpec, TaskOverride, TaskSpec, TolerationOperator,
+    ResizeMode, ResizeSignal, RestartMode, RestartSpec, SecretForm, TaskOverride, TaskSpec,
+    TolerationOperator,
 };
 use borough_model::node::{TaintEffect, Within};
 use borough_model::{Name, Resources};
@@ -223,6 +224,7 @@ words! {
     OnFailure = v1::update_spec::OnFailure, "revert or stop", Some(OnFailure::Revert), [Revert, Stop];
     ResizeMode = v1::update_spec::Resize, "in_place or restart", Some(ResizeMode::InPlace), [InPlace, Restart];
     HelperPhase = v1::HelperPhase, "before, beside or after", None, [Before, Beside, After];
+    SecretForm = v1::SecretForm, "variable or file", Some(SecretForm::Variable), [Variable, File];
     RestartMode = v1::restart_spec::Mode, "always, on_failure or never", None, [Always, OnFailure, Never];
     AffinityKind = v1::affinity::Kind, "near or apart", None, [Near, Apart];
     TolerationOperator = v1::toleration::Operator, "equal or exists", None, [Equal, Exists];

@@ -49,6 +49,8 @@ pub struct AgentConfig {
     pub core_speed: u64,
     /// The directory of packages, installed as `NAME/VERSION`; absent: no packages.
     pub packages: Option<PathBuf>,
+    /// The secrets that it may give to tasks, as `USER/…`; absent: none.
+    pub secrets: Option<PathBuf>,
     /// TCP ports that the scheduler may assign here.
     pub ports: RangeInclusive<u16>,
     /// The address of its tasks: an IP address or host name.
@@ -119,6 +121,7 @@ impl AgentConfig {
             pressure: PressureLimits::default(),
             core_speed: CORE_SPEED_REFERENCE,
             packages: None,
+            secrets: None,
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),
             attributes: BTreeMap::new(),

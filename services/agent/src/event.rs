@@ -32,6 +32,8 @@ pub(crate) enum Event {
     Done(AttemptId, OrderDone),
     /// The health of an attempt has changed.
     Health(AttemptId, ProbedHealth),
+    /// New tokens of an attempt could not be written.
+    TokensUnwritten(AttemptId),
     Sampled(BTreeMap<AttemptId, CgroupUsage>),
     /// The machine and the installed packages were read.
     Read(PressureReading, Box<LoadReading>, BTreeSet<String>),

@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use borough_model::node::{AGENT_ALLOCS, AGENT_HELPERS, AGENT_RESIZE, node_packages_kept};
+use borough_model::node::{
+    AGENT_ALLOCS, AGENT_HELPERS, AGENT_IDENTITIES, AGENT_RESIZE, AGENT_SECRETS, node_packages_kept,
+};
 use borough_proto::v1;
 use borough_shim::cgroup::CgroupRoot;
 
@@ -19,7 +21,11 @@ use crate::task_users::TaskUsers;
 const MEMORY_RESERVE_PERCENT: u64 = 5;
 
 /// The node's attributes. Features that the host lacks are among them, with the reason.
-pub(crate) fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, String> {
+pub(crate) fn attributes(
+    base: &CgroupRoot,
+    users: &TaskUsers,
+    secrets: Option<&Path>,
+) -> BTreeMap<String, String> {
     let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let yes = |have: bool| if have { "yes" } else { "no" }.to_owned();
     let mut found: BTreeMap<String, String> = [
@@ -40,6 +46,8 @@ pub(crate) fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<Strin
         (AGENT_RESIZE, yes(true)),
         (AGENT_ALLOCS, yes(true)),
         (AGENT_HELPERS, yes(true)),
+        (AGENT_IDENTITIES, yes(true)),
+        (AGENT_SECRETS, yes(secrets.is_some())),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
@@ -215,10 +223,12 @@ mod tests {
         assert_eq!(memory_total("MemTotal:       24684396 kB\nMemFree: 1 kB"), Some(24_684_396 * 1024));
         assert_eq!(memory_total("x"), None);
         assert_eq!(cpu_model("processor : 0\nmodel name\t: Fast CPU\n"), "Fast CPU");
-        let found = attributes(&CgroupRoot::default(), &TaskUsers::PerOwner(5..=9));
+        let found = attributes(&CgroupRoot::default(), &TaskUsers::PerOwner(5..=9), None);
         assert_eq!(found["task.user"], "per owner, 5-9");
         assert!(!found.contains_key("task.user.missing"));
-        assert!(attributes(&CgroupRoot::default(), &TaskUsers::Agent).contains_key("task.user.missing"));
+        assert!(
+            attributes(&CgroupRoot::default(), &TaskUsers::Agent, None).contains_key("task.user.missing")
+        );
         assert_eq!(found["cgroup.version"], "none");
         assert_eq!(found["cgroup.memory"], "no");
         assert!(!found["kernel.version"].is_empty());

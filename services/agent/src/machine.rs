@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::attempt::AttemptId;
 pub use crate::decide::resize::ResizedAmounts;
 use crate::decide::retention::Retention;
-pub use crate::decide::{AttemptState, ResizeRecord, ResizeRefusal, ShimState};
+pub use crate::decide::{AttemptState, ResizeRecord, ResizeRefusal, ShimState, TaskToken};
 pub use crate::disk::AttemptFiles;
 use crate::event::{Event, OrderDone};
 use crate::listener::{KnownSocket, Owner};
@@ -55,8 +55,10 @@ pub trait Machine: Send + Sync {
     fn health_write(&self, id: &AttemptId, health: v1::Health);
     /// Waits for the end of a shim that an earlier agent has started. Returns false if it has ended.
     fn adopt(&self, shim: ProcessId, id: &AttemptId) -> bool;
-    /// Starts a shim on the cores `cpus` (none: anywhere). Reports `started` or `not_started`, later `shim_ended`.
-    fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>);
+    /// Starts a shim. Reports `started` or `not_started`, later `shim_ended`.
+    fn start(&self, id: AttemptId, start: AttemptStart);
+    /// Replaces the tokens of an attempt that runs. A machine without a disk has none.
+    fn tokens_replace(&self, _id: AttemptId, _tokens: Vec<TaskToken>) {}
     /// Orders a shim to end its attempt, in a form that survives a restart of the agent. Reports `stop_written`.
     fn stop(&self, id: AttemptId, shim: Option<ProcessId>, order: StopOrder);
     /// Gives a running attempt other amounts, and records the result. Reports `resized`.
@@ -146,6 +148,16 @@ impl MachineEvents {
     pub fn forgotten(&self, id: AttemptId, outcome: io::Result<()>) {
         self.send(Event::Done(id, OrderDone::Forget(outcome)));
     }
+}
+
+/// What an attempt is started with.
+#[derive(Clone, Debug)]
+pub struct AttemptStart {
+    pub assignment: Arc<v1::Assignment>,
+    /// Its cores; empty: any.
+    pub cpus: Vec<u32>,
+    /// A token for each identity that it asks for.
+    pub tokens: Vec<TaskToken>,
 }
 
 /// An order to resize one attempt, and what the machine needs for it.

@@ -144,6 +144,11 @@ kinds! {
     FederatedQuestion = 120, "federated_question";
     /// Counts the questions; watched.
     FederatedQuestionHead = 121, "federated_question_head";
+
+    /// The public half of a key that signs the identities of tasks.
+    WorkloadKey = 130, "workload_key";
+    /// The private half of such a key: a secret.
+    WorkloadSigner = 131, "workload_signer";
 }
 
 impl KeyKind {

@@ -43,6 +43,7 @@ mod row;
 pub mod scratch;
 pub mod task;
 pub mod transfer;
+pub mod workload;
 
 #[cfg(test)]
 mod testing;

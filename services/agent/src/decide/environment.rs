@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use borough_model::Name;
+use borough_model::job::{identity_file_name, identity_variable};
 use borough_proto::v1;
 
 use super::alloc;
+use super::secret::secret_file;
 
 /// The part of the agent's own environment that tasks inherit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,7 @@ fn given(
     for port in &assignment.ports {
         given.insert(port_variable(&port.name), port.number.to_string());
     }
+    given.extend(files_variables(assignment, place.directory));
     for (name, value) in cards_variables(&assignment.cards) {
         given.insert(name, value);
     }
@@ -83,6 +87,17 @@ fn given(
         given.insert("PORT".to_owned(), first.number.to_string());
     }
     given
+}
+
+/// The paths of the files with identities and secrets.
+fn files_variables(assignment: &v1::Assignment, directory: &str) -> Vec<(String, String)> {
+    let Some(spec) = &assignment.spec else { return Vec::new() };
+    let path = |file: String| format!("{directory}/{file}");
+    let identities = spec.identities.iter().filter_map(|identity| Name::new(identity.name.as_str()).ok());
+    let identities = identities.map(|name| (identity_variable(&name), path(identity_file_name(&name))));
+    let secrets = spec.secrets.iter();
+    let secrets = secrets.filter_map(|secret| Some((secret.name.clone(), path(secret_file(secret)?))));
+    identities.chain(secrets).collect()
 }
 
 /// Programs expect cards of this kind in [`GPU_VARIABLES`].

@@ -8,6 +8,9 @@ mod desired;
 pub(crate) mod environment;
 mod exit;
 pub(crate) mod health;
+pub(crate) mod identity;
+#[cfg(test)]
+mod identity_test;
 pub(crate) mod load;
 pub(crate) mod pressure;
 mod reconcile;
@@ -16,6 +19,7 @@ mod report;
 mod report_test;
 pub(crate) mod resize;
 pub(crate) mod retention;
+pub(crate) mod secret;
 pub(crate) mod spec;
 mod state;
 #[cfg(test)]
@@ -23,6 +27,7 @@ mod tests;
 
 pub(crate) use desired::Desired;
 pub(crate) use exit::REBOOTED;
+pub use identity::TaskToken;
 pub(crate) use reconcile::{Effect, parked, reconcile};
 pub(crate) use report::{Sent, report_next};
 pub use resize::{ResizeRecord, ResizeRefusal};

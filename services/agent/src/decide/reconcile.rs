@@ -16,6 +16,8 @@ use crate::attempt::AttemptId;
 /// One action. Each is safe to repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
+    /// Ask for the tokens that an attempt needs for its start.
+    Identify(AttemptId),
     /// Make a directory and start a shim.
     Start(AttemptId, Arc<v1::Assignment>),
     /// Record an attempt as ended that was never started here.
@@ -56,7 +58,12 @@ pub(crate) fn reconcile(
             && let Some(assignment) = desired.assignment(id)
             && alloc_runs(state, desired, &assignment)
         {
-            effects.push(Effect::Start(id.clone(), assignment));
+            let identified = state.identities.are_there(id, &assignment);
+            effects.push(if identified {
+                Effect::Start(id.clone(), assignment)
+            } else {
+                Effect::Identify(id.clone())
+            });
         }
     }
     for id in desired.stops.keys() {

@@ -42,6 +42,8 @@ pub(crate) struct NodeContext {
     pub users: TaskUsers,
     /// Where all agents of the machine record which user each job owner has.
     pub task_dir: PathBuf,
+    /// The secrets that it may give to tasks, in a directory per user.
+    pub secrets: Option<PathBuf>,
 }
 
 /// The cgroup leaf of shims.

@@ -12,6 +12,7 @@ use borough_shim::spec::{HelperWhen, StopOrder};
 
 use super::cores::Cores;
 use super::exit::exit_of;
+use super::identity::Identities;
 use super::load::MachineLoad;
 use super::pressure::PressureState;
 use super::resize::ResizeRecord;
@@ -30,6 +31,8 @@ pub(crate) struct AgentState {
     pub load: MachineLoad,
     pub packages: BTreeSet<String>,
     pub cores: Cores,
+    /// What proves its attempts' identities.
+    pub identities: Identities,
 }
 
 /// The state of one attempt.

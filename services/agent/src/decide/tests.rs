@@ -316,7 +316,7 @@ proptest! {
         for effect in effects(&known, &wanted) {
             let of = match &effect {
                 Effect::Start(of, _) | Effect::Decline(of) | Effect::Stop(of, _) | Effect::Resize(of, _) | Effect::Clean(of)
-                | Effect::Forget(of) | Effect::Probe(of) | Effect::ProbeEnd(of) => of.clone(),
+                | Effect::Forget(of) | Effect::Probe(of) | Effect::ProbeEnd(of) | Effect::Identify(of) => of.clone(),
             };
             let attempt = known.attempts.get(&of);
             prop_assert!(attempt.is_none_or(|attempt| !attempt.busy), "{effect:?}");

@@ -19,8 +19,10 @@
 mod attempt_dir;
 mod guard;
 mod identity;
+mod secret;
 mod shim;
 mod state_dir;
+mod task_file;
 
 pub use attempt_dir::AttemptFiles;
 pub(crate) use attempt_dir::{
@@ -28,6 +30,8 @@ pub(crate) use attempt_dir::{
 };
 pub use guard::ProcessGuard;
 pub(crate) use identity::{HostGuard, agent_key, copy_refuse, machine_id};
+pub(crate) use secret::{secret_read, secrets_directory_check};
 pub use shim::shim_install;
 pub(crate) use shim::shim_path;
 pub(crate) use state_dir::{DirectoryOwner, StateDir, StateLock};
+pub(crate) use task_file::task_file_write;

@@ -58,6 +58,8 @@ impl Hollow {
     ) {
         match effect {
             Effect::Start(id, assignment) => self.start(id, assignment, now, wall_ms, events),
+            // A hollow agent does not say that it knows identities, so no task with one comes.
+            Effect::Identify(_) => {}
             Effect::Decline(id) => {
                 self.state.attempts.entry(id.clone()).or_default();
                 self.end(&id, stopped("stopped before it was started here", None, wall_ms), events);

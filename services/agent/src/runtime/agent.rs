@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::own_record::OwnRecord;
 use super::sample::{self, TimedSample};
-use super::{confine, order};
+use super::{confine, identity, order};
 use crate::attempt::AttemptId;
 use crate::config::AgentConfig;
 use crate::decide::load::{LoadReading, MachineLoad, OwnTasks};
@@ -111,6 +111,7 @@ impl Agent {
             Event::Opened { outbox } => {
                 self.serving.end();
                 self.desired.opened();
+                self.state.identities.opened();
                 self.sent = Sent::default();
                 self.session = Some(GatewaySession { outbox, interval: REPORT_INTERVAL });
             }
@@ -124,6 +125,9 @@ impl Agent {
             Event::ShimEnded(id) => self.shim_ended(&id),
             Event::Done(id, done) => self.done(&id, done),
             Event::Health(id, probed) => self.health(&id, probed),
+            Event::TokensUnwritten(id) => {
+                self.state.identities.again(&id, self.config.clock.monotonic());
+            }
             Event::Sampled(samples) => self.sampled(&samples),
             Event::Confined(moved) => confine::confined(self, moved),
             Event::Read(reading, load, packages) => {
@@ -142,6 +146,7 @@ impl Agent {
             Message::Welcome(welcome) => {
                 self.refused = false;
                 self.interval_set(welcome.report_interval_ms);
+                self.state.identities.welcomed(welcome.signs_identities);
             }
             Message::Desired(desired) => {
                 for refused in self.desired.apply(desired) {
@@ -152,6 +157,7 @@ impl Agent {
                 self.sent.applied(applied.revision);
                 self.interval_set(applied.report_interval_ms);
             }
+            Message::Identities(answer) => identity::answered(self, answer),
             other => {
                 if let Some(session) = &self.session {
                     self.serving.message(other, &self.state, &session.outbox);
@@ -300,8 +306,14 @@ impl Agent {
             }
         }
         confine::confine_begin(self);
+        identity::ask(self);
         self.acknowledge();
         self.report();
+    }
+
+    /// The way to the gateway of the open session.
+    pub(super) fn outbox(&self) -> Option<&Outbox> {
+        self.session.as_ref().map(|session| &session.outbox)
     }
 
     /// Acknowledges the applied chunks. If the channel is full, a later acknowledgement covers them.

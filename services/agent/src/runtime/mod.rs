@@ -3,6 +3,7 @@
 
 mod agent;
 mod confine;
+mod identity;
 mod open;
 mod order;
 mod own_record;

@@ -24,8 +24,8 @@ use crate::decide::pressure::PressureState;
 use crate::decide::spec::{NodeContext, SHIMS_LEAF};
 use crate::decide::{AgentState, REBOOTED, ShimState};
 use crate::disk::{
-    AttemptFiles, DirectoryOwner, HostGuard, StateDir, agent_key, copy_refuse, machine_id, shim_install,
-    shim_path,
+    AttemptFiles, DirectoryOwner, HostGuard, StateDir, agent_key, copy_refuse, machine_id,
+    secrets_directory_check, shim_install, shim_path,
 };
 use crate::error::AgentError;
 use crate::event::Event;
@@ -63,7 +63,7 @@ pub(super) fn agent_open(
     let facts = MachineFacts {
         boot_id: boot_id.clone(),
         capacity: facts::capacity_normalised(own, &cores),
-        attributes: facts::attributes(&base, &config.task_users),
+        attributes: facts::attributes(&base, &config.task_users, config.secrets.as_deref()),
     };
     let mut hello = hello(&config, facts, domains);
     tasks_prepare(&config, &mut state_dir)?;
@@ -82,6 +82,7 @@ pub(super) fn agent_open(
         record_dir: config.record_dir.clone(),
         users: config.task_users.clone(),
         task_dir: config.task_dir.clone(),
+        secrets: config.secrets.clone(),
     };
     let starter = Starter {
         state: Arc::new(state_dir),
@@ -144,6 +145,7 @@ pub(super) fn agent_simulated(
         record_dir: None,
         users: TaskUsers::Agent,
         task_dir: config.task_dir.clone(),
+        secrets: None,
     };
     let starter = Starter {
         state: Arc::new(StateDir { root: config.state_dir.clone(), tasks: None }),
@@ -196,6 +198,9 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
     }
     if config.task_users != TaskUsers::Agent && !geteuid().is_root() {
         return refuse("task_users", "an agent that is not root runs tasks as its own user only");
+    }
+    if let Some(problem) = config.secrets.as_deref().and_then(|of| secrets_directory_check(of).err()) {
+        return Err(AgentError::Setting { setting: "secrets_dir", problem });
     }
     let core_speed = config.attributes.get(CORE_SPEED);
     if !CORE_SPEEDS.contains(&config.core_speed) || core_speed.is_some() {

@@ -13,7 +13,7 @@ use crate::decide::cores::{assignment_settled, cores_shared, cores_taken};
 use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{AttemptState, Effect, ShimState};
 use crate::listener::Owner;
-use crate::machine::{AttemptResize, MeasurePlace, ProbeTarget, ResizedAmounts};
+use crate::machine::{AttemptResize, AttemptStart, MeasurePlace, ProbeTarget, ResizedAmounts};
 use crate::probe;
 
 /// The agent's own cgroups above the attempts': the node's, the cell's and `borough`.
@@ -22,6 +22,7 @@ const CGROUP_LEVELS: usize = 3;
 /// Carries out an action. Slow ones come back as [`crate::event::Event::Done`].
 pub(super) fn perform(agent: &mut Agent, effect: Effect) {
     match effect {
+        Effect::Identify(id) => agent.state.identities.want(id),
         Effect::Start(id, assignment) => start(agent, id, assignment),
         Effect::Decline(id) => decline(agent, &id, None),
         Effect::Stop(id, order) => stop(agent, id, order),
@@ -69,7 +70,8 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     if !cpus.is_empty() {
         agent.placed.insert(id.clone(), cpus.clone());
     }
-    agent.machine.start(id, assignment, cpus);
+    let tokens = agent.state.identities.tokens(&id);
+    agent.machine.start(id, AttemptStart { assignment, cpus, tokens });
 }
 
 /// Records an attempt as over that never started: it was stopped before, or `reason` prevents its start. A start that

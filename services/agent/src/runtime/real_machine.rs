@@ -21,7 +21,9 @@ use crate::disk::{
     AttemptFiles, HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
 };
 use crate::event::{Event, OrderDone};
-use crate::machine::{AttemptResize, Machine, MeasurePlace, ProbeTarget, SignalSent};
+use crate::machine::{
+    AttemptResize, AttemptStart, Machine, MeasurePlace, ProbeTarget, SignalSent, TaskToken,
+};
 use crate::shim::{RETRY_PAUSE, Starter, shim_adopt};
 use crate::{facts, probe};
 
@@ -85,8 +87,18 @@ impl Machine for RealMachine {
         shim_adopt(shim, id, &self.starter.events)
     }
 
-    fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>) {
-        tokio::spawn(self.starter.clone().start(id, assignment, cpus));
+    fn start(&self, id: AttemptId, start: AttemptStart) {
+        tokio::spawn(self.starter.clone().start(id, start));
+    }
+
+    fn tokens_replace(&self, id: AttemptId, tokens: Vec<TaskToken>) {
+        let starter = self.starter.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = starter.tokens_replace(&id, tokens) {
+                tracing::warn!(attempt = %id, %error, "the tokens of an attempt cannot be replaced yet");
+                starter.events.send(Event::TokensUnwritten(id)).ok();
+            }
+        });
     }
 
     fn stop(&self, id: AttemptId, shim: Option<ProcessId>, order: StopOrder) {

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use borough_model::job::identity_file_name;
 use borough_proto::v1;
-use borough_shim::file::own_open;
+use borough_shim::file::{json_read, own_open};
 use borough_shim::process::ProcessId;
 use borough_shim::spec::{SPEC_FILE, Spec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -18,11 +19,14 @@ use tokio::sync::mpsc;
 
 use super::watch::DirectoryWatch;
 use crate::attempt::AttemptId;
+use crate::decide::TaskToken;
 use crate::decide::alloc::alloc_of;
+use crate::decide::secret::{secrets_add, secrets_resolve};
 use crate::decide::spec::{NodeContext, PlacedTask, shim_spec};
-use crate::disk::{StateDir, attempt_begin, shim_install};
+use crate::disk::{StateDir, attempt_begin, secret_read, shim_install, task_file_write};
 use crate::event::{Event, OrderDone};
 use crate::listener::{holder, in_the_way};
+use crate::machine::AttemptStart;
 use crate::ready::ready;
 
 /// Tries to execute a program that a child of another thread still holds open for writing, and the pause between them.
@@ -43,18 +47,13 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Makes the attempt's directory and starts its shim on the cores `cpus` (none: any). Reports its end as
+    /// Makes the attempt's directory and starts its shim Reports its end as
     /// [`Event::ShimEnded`].
-    pub(crate) async fn start(
-        self,
-        id: AttemptId,
-        assignment: std::sync::Arc<v1::Assignment>,
-        cpus: Vec<u32>,
-    ) {
+    pub(crate) async fn start(self, id: AttemptId, start: AttemptStart) {
         let directory = self.state.attempt(&id);
         let starter = self.clone();
         let of = id.clone();
-        let begun = tokio::task::spawn_blocking(move || starter.begin(&of, &assignment, &cpus)).await;
+        let begun = tokio::task::spawn_blocking(move || starter.begin(&of, start)).await;
         let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}")));
         match begun {
             Ok((spec, child)) => {
@@ -67,20 +66,20 @@ impl Starter {
         }
     }
 
-    fn begin(
-        &self,
-        id: &AttemptId,
-        assignment: &v1::Assignment,
-        cpus: &[u32],
-    ) -> Result<(Spec, Child), String> {
+    fn begin(&self, id: &AttemptId, start: AttemptStart) -> Result<(Spec, Child), String> {
+        let AttemptStart { assignment, cpus, tokens } = start;
+        let assignment = &*assignment;
         let directory = self.state.attempt(id);
         let context = &self.context;
         let user = context.users.of(&context.task_dir, &assignment.cell, &assignment.user);
         let user = user.map_err(|error| format!("cannot give its owner a user: {error}"))?;
         let work = self.state.work(id);
         let alloc_work = alloc_of(assignment).map(|alloc| self.state.work(&alloc));
-        let placed = PlacedTask { cpus, work: &work, alloc_work: alloc_work.as_deref(), user };
-        let spec = shim_spec(id, assignment, context, placed);
+        let placed = PlacedTask { cpus: &cpus, work: &work, alloc_work: alloc_work.as_deref(), user };
+        let (spec, files) = match self.prepare(id, assignment, placed) {
+            Ok((spec, files)) => (Ok(spec), files),
+            Err(problem) => (Err(problem), Vec::new()),
+        };
         // An existing directory was made by an agent that died before its shim had written anything.
         let fresh = !directory.join(SPEC_FILE).exists();
         if fresh {
@@ -88,6 +87,11 @@ impl Starter {
                 .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
         }
         let spec = spec?;
+        let tokens = tokens.into_iter().map(|of| (identity_file_name(&of.name), of.token.into_bytes()));
+        for (name, content) in tokens.chain(files) {
+            task_file_write(&work, &name, &content, spec.user)
+                .map_err(|error| format!("cannot write {name} into its directory: {error}"))?;
+        }
         // An existing attempt may have started, and have its ports itself.
         if fresh {
             ports_check(&self.context.host, assignment)?;
@@ -100,6 +104,41 @@ impl Starter {
         let child = shim_spawn(&self.program, "run", &directory)
             .map_err(|error| format!("cannot start its shim: {error}"))?;
         Ok((spec, child))
+    }
+
+    /// The spec of an attempt with its secrets, and the files that its directory gets.
+    fn prepare(
+        &self,
+        id: &AttemptId,
+        assignment: &v1::Assignment,
+        placed: PlacedTask<'_>,
+    ) -> Result<(Spec, Vec<(String, Vec<u8>)>), String> {
+        let mut spec = shim_spec(id, assignment, &self.context, placed)?;
+        let Some(task) = assignment.spec.as_ref().filter(|task| !task.secrets.is_empty()) else {
+            return Ok((spec, Vec::new()));
+        };
+        let directory = self.context.secrets.as_deref();
+        let directory =
+            directory.ok_or("it has secrets, and its node has none: its agent has no --secrets-dir")?;
+        let read =
+            |place: &str| secret_read(directory, &assignment.user, place).map_err(|error| error.to_string());
+        let secrets = secrets_resolve(task, &self.context.node, read)?;
+        secrets_add(&mut spec, &secrets);
+        Ok((spec, secrets.files))
+    }
+
+    /// Replaces the tokens of an attempt that runs.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn tokens_replace(&self, id: &AttemptId, tokens: Vec<TaskToken>) -> io::Result<()> {
+        // The user that it was started as.
+        let spec: Option<Spec> = json_read(&self.state.attempt(id), SPEC_FILE)?;
+        let Some(spec) = spec else { return Ok(()) };
+        for TaskToken { name, token } in tokens {
+            task_file_write(&self.state.work(id), &identity_file_name(&name), token.as_bytes(), spec.user)?;
+        }
+        Ok(())
     }
 
     /// Ends the processes that a dead shim has left.

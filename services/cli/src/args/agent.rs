@@ -56,6 +56,9 @@ pub struct AgentArguments {
     /// Report packages in DIR/NAME/VERSION; tasks that use them prefer this node [default: none]
     #[arg(long, value_name = "DIR")]
     pub package_dir: Option<PathBuf>,
+    /// Give tasks secrets of DIR/USER; only the agent may use DIR [default: none]
+    #[arg(long, value_name = "DIR")]
+    pub secrets_dir: Option<PathBuf>,
     /// Keep new tasks below production away while less than this part of the memory is left
     #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = whole(0..=100_u8))]
     pub memory_low: u8,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_gateway::{CallLimits, ConnectionLimits, SEATS_MIN, WebOrigin};
+use borough_gateway::{CallLimits, ConnectionLimits, IdentityUrl, SEATS_MIN, WebOrigin};
 use clap::Args;
 
 use super::number::whole;
@@ -33,6 +33,10 @@ pub struct ConnectionArguments {
     /// Let web pages of this origin call the gateway, such as `https://console.example.com`; may be repeated
     #[arg(long = "web-origin", value_name = "ORIGIN")]
     pub web_origins: Vec<WebOrigin>,
+    /// Say in identities of tasks that the HTTP of the cells' gateways is reached at this URL, such as
+    /// `https://cells.example.com`; the same for all gateways of a cell [default: https://borough.internal]
+    #[arg(long, value_name = "URL")]
+    pub identity_url: Option<IdentityUrl>,
 }
 
 impl ConnectionArguments {
@@ -78,6 +82,7 @@ mod tests {
             unauthenticated_ms: 500,
             calls_max: None,
             web_origins: Vec::new(),
+            identity_url: None,
         }
     }
 

@@ -117,6 +117,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     };
     config.core_speed = arguments.core_speed;
     config.packages = arguments.package_dir;
+    config.secrets = arguments.secrets_dir;
     config.proc = arguments.proc.unwrap_or(config.proc);
     config.sysfs = arguments.sysfs.unwrap_or(config.sysfs);
     config.machine_id = arguments.machine_id.unwrap_or(config.machine_id);

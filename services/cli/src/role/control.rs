@@ -12,7 +12,8 @@ use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
 use borough_gateway::{
-    ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, GatewayTls, ListenError, WebOrigin,
+    ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, GatewayTls, IdentityUrl, ListenError,
+    WebOrigin,
 };
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
@@ -55,6 +56,8 @@ pub(crate) struct ControlConfig {
     pub connections: ConnectionLimits,
     /// Whose web pages may call its gateway.
     pub web_origins: Vec<WebOrigin>,
+    /// Where others reach its gateway.
+    pub identity_url: IdentityUrl,
     pub credentials: Credentials,
     /// Absent: nothing is encrypted.
     pub tls: Option<GatewayTls>,
@@ -204,7 +207,13 @@ impl Control {
             }
             tasks.extend(led.map(|federation| of_cell.federation(&mirror, federation)));
             if roles.grpc.is_some() {
-                connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
+                connections.push(CellConnection {
+                    space,
+                    name: cell.clone(),
+                    db: config.db.clone(),
+                    mirror,
+                    identity_url: config.identity_url.clone(),
+                });
             }
         }
         let (beat_interval, encrypted) = (beat_of(tolerance_ms), config.tls.is_some());

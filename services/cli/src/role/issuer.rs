@@ -5,11 +5,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use borough_gateway::auth::{IssuerSettings, Issuers};
+use borough_gateway::auth::{IssuerSettings, Issuers, public_jwk};
 use borough_kv::env::SystemClock;
 use borough_kv::secret::{SecretError, private_text_read};
 use borough_store::error_chain;
-use jsonwebtoken::jwk::{Jwk, JwkSet, ThumbprintHash};
+use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub(crate) fn issuer_create(arguments: &IssuerArguments, printer: &Printer) -> R
         .map_err(|error| failed("cannot make a key", &error))?;
     let signing = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes());
     let signing = signing.map_err(|error| failed("cannot use the new key", &error))?;
-    let jwk = public_key(&signing).map_err(|error| failed("cannot use the new key", &error))?;
+    let jwk = public_jwk(&signing).map_err(|error| failed("cannot use the new key", &error))?;
     let settings = IssuerSettings {
         issuer: issuer.clone(),
         audience: AUDIENCE.to_owned(),
@@ -109,13 +109,6 @@ pub(crate) fn issuer_create(arguments: &IssuerArguments, printer: &Printer) -> R
     Ok(Code::Done)
 }
 
-/// The public half of a key, under a name that follows from it (RFC 7638).
-fn public_key(signing: &EncodingKey) -> jsonwebtoken::errors::Result<Jwk> {
-    let mut jwk = Jwk::from_encoding_key(signing, Algorithm::ES256)?;
-    jwk.common.key_id = Some(jwk.thumbprint(ThumbprintHash::SHA256)?);
-    Ok(jwk)
-}
-
 /// The claims of a token (RFC 7519). Times are seconds since 1970.
 #[derive(Serialize)]
 struct TokenClaims<'a> {
@@ -139,7 +132,7 @@ pub(crate) fn user_token(arguments: &UserTokenArguments, printer: &Printer) -> R
     let (issuer, pem) =
         text.strip_prefix(ISSUER_LINE).and_then(|rest| rest.split_once('\n')).ok_or_else(not_ours)?;
     let signing = EncodingKey::from_ec_pem(pem.as_bytes()).map_err(|_| not_ours())?;
-    let kid = public_key(&signing).map_err(|_| not_ours())?.common.key_id;
+    let kid = public_jwk(&signing).map_err(|_| not_ours())?.common.key_id;
     let header = Header { kid, ..Header::new(Algorithm::ES256) };
     let iat = SystemClock::shared().wall_ms() / 1_000;
     let lasts = i64::try_from(expires.as_secs()).unwrap_or(0);

@@ -147,6 +147,7 @@ fn run(
     files_private();
     let descriptors = OpenFiles::raise().most;
     let web_origins = connections.iter().flat_map(|given| given.web_origins.clone()).collect();
+    let identity_url = connections.iter().find_map(|given| given.identity_url.clone()).unwrap_or_default();
     let connections = connections.map(|given| given.limits(descriptors)).transpose()?;
     let connections = connections.unwrap_or_else(|| ConnectionLimits::of_descriptors(descriptors));
     let token = operator_token(global)?;
@@ -171,6 +172,7 @@ fn run(
             roles,
             connections,
             web_origins,
+            identity_url,
             credentials,
             tls,
             registry,

@@ -13,6 +13,12 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
             wrong(format!("lease_beat/{}/{}", key.0, key.1), format!("epoch {}", beat.epoch), epoch)
         });
     }
+    for number in rows.workload.signers.keys() {
+        let is_published = rows.workload.published.contains_key(number);
+        found.require(is_published, "workload_signer", || {
+            wrong(format!("workload_signer/{number}"), "a private key", "none: its public half is missing")
+        });
+    }
     for (role, shard) in rows.leases.keys().filter(|key| !rows.lease_beats.contains_key(key)) {
         found.require(false, "lease_beat", || {
             wrong(format!("lease_beat/{role}/{shard}"), "nothing", "the beat of the lease")

@@ -16,6 +16,7 @@ use crate::row::{
     AccessGrantRow, CellGate, CellMeta, EndpointRow, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed,
     RequestExpiry, RequestRow,
 };
+use crate::workload::WorkloadKeys;
 
 /// The rows of a cell: every kind except journal entries, tokens of constraints, and the expected use of nodes.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +73,8 @@ pub struct CellRows {
     pub quota_released: BTreeMap<(Name, Band, String), i64>,
     /// What subjects may do, by `user/<name>` or `group/<name>`.
     pub grants: BTreeMap<String, AccessGrantRow>,
+    /// The keys that sign the identities of tasks.
+    pub workload: WorkloadKeys,
     /// Results of keyed requests.
     pub requests: BTreeMap<RequestId, RequestRow>,
     /// Requests by the time they expire, and by entry.

@@ -16,7 +16,7 @@ use super::{Counter, StampValue};
 use crate::row::{
     AccessGrantRow, AuditChunk, AuditHead, CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell,
     ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
-    RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
+    RequestRow, SchedulerPool, StoreGeneration, WorkerStatus, WorkloadKey, WorkloadSigner,
 };
 
 impl ConstraintKey {
@@ -275,6 +275,15 @@ keys! {
     } = FederatedQuestion => FederatedQuestion;
     /// `federated_question_head`: counts the questions, for the federation process that answers them.
     FederatedQuestionHeadKey {} = FederatedQuestionHead => Counter;
+
+    /// `workload_key/<number>`: the public half of a key that signs the identities of tasks; never in the journal.
+    WorkloadKeyKey {
+        number: u64,
+    } = WorkloadKey => WorkloadKey;
+    /// `workload_signer/<number>`: the private half of the key, a secret; never in the journal or in an export.
+    WorkloadSignerKey {
+        number: u64,
+    } = WorkloadSigner => WorkloadSigner;
 }
 
 impl TaskKey {

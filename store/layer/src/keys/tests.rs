@@ -223,6 +223,8 @@ fn bytes_are_golden() {
         AccessHeadKey {};
         AuditHeadKey {};
         AuditChunkKey { number: 258 };
+        WorkloadKeyKey { number: 2 };
+        WorkloadSignerKey { number: 2 };
     }
     assert_eq!(lines.lines().count(), KeyKind::ALL.len(), "a golden key for every kind");
     expect_test::expect_file!["golden.txt"].assert_eq(&lines);

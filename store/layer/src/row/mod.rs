@@ -16,6 +16,7 @@ mod name;
 mod quota;
 mod request;
 mod settings_change;
+mod workload;
 
 pub use access::{AccessGrantChange, AccessGrantRow, GRANT_CHANGES_MAX};
 pub use audit::{AuditChunk, AuditHead};
@@ -33,3 +34,4 @@ pub use lease::{LeaseBeat, LeaseRow, SchedulerPool, WorkerStatus};
 pub use name::EndpointRow;
 pub use quota::{QUOTA_CHANGES_MAX, QuotaChange, QuotaRow, QuotaUsed};
 pub use request::{RequestExpiry, RequestRow};
+pub use workload::{WorkloadKey, WorkloadSigner};

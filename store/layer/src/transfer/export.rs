@@ -12,7 +12,8 @@ use crate::keys::{
     AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, FederatedJobKey, FederatedPartKey,
     FederatedVersionKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey,
     MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
-    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
+    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, WorkloadKeyKey,
+    value_encode,
 };
 use crate::row::Cursor;
 
@@ -97,7 +98,8 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::FederatedPart
         | KeyKind::Request
         | KeyKind::RequestExpiry
-        | KeyKind::AccessGrant => true,
+        | KeyKind::AccessGrant
+        | KeyKind::WorkloadKey => true,
         KeyKind::CellGate
         | KeyKind::Import
         | KeyKind::GatewayLive
@@ -124,7 +126,8 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::AuditHead
         | KeyKind::AuditChunk
         | KeyKind::FederatedQuestion
-        | KeyKind::FederatedQuestionHead => false,
+        | KeyKind::FederatedQuestionHead
+        | KeyKind::WorkloadSigner => false,
     }
 }
 
@@ -238,6 +241,9 @@ impl<W: Write> ExportRows<W> {
         }
         for (subject, row) in &rows.grants {
             self.put(&AccessGrantKey { subject: subject.clone() }, row)?;
+        }
+        for (&number, row) in &rows.workload.published {
+            self.put(&WorkloadKeyKey { number }, row)?;
         }
         Ok(())
     }

@@ -8,12 +8,14 @@ mod effective;
 pub mod file;
 mod gang;
 mod helper;
+mod identity;
 mod machine;
 mod placement;
 mod preemption;
 mod resize;
 mod rollout;
 mod row;
+mod secret;
 mod select;
 mod size;
 mod spec;
@@ -37,6 +39,10 @@ pub use helper::{
     AFTER_DEADLINE_MS, BEFORE_DEADLINE_MS, DEADLINES_MS, HELPERS_MAX, HelperPhase, HelperSpec,
     helper_of_failure, resources_with_helpers,
 };
+pub use identity::{
+    AUDIENCE_BYTES_MAX, IDENTITIES_MAX, IDENTITY_TTL_MS, IDENTITY_TTLS_MS, IdentitySpec, identity_file_name,
+    identity_variable,
+};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,
     job_transition,
@@ -49,6 +55,9 @@ pub use rollout::{
     stable_versions,
 };
 pub use row::{JobChanges, JobMoves, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
+pub use secret::{
+    SECRET_PLACE_BYTES_MAX, SECRETS_MAX, SecretForm, SecretReference, secret_file_name, secret_place_is_fine,
+};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use size::CountRefused;
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};

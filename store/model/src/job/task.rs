@@ -9,13 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::defaults;
 use super::file::kind::{AmountOfBytes, AnyText, Delay, TextList, TextMap, Truth, Whole, Words};
 use super::file::read::{
-    COMMAND, health_read, health_schema, helpers_read, helpers_schema, ports_read, ports_schema,
-    resources_read, resources_schema, selectors_read,
+    COMMAND, health_read, health_schema, helpers_read, helpers_schema, identities_read, identities_schema,
+    ports_read, ports_schema, resources_read, resources_schema, secrets_read, secrets_schema, selectors_read,
 };
 use super::helper::HelperSpec;
+use super::identity::IdentitySpec;
+use super::secret::SecretReference;
 use super::validate::{
     command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check, health_check,
-    helpers_check, packages_check, ports_check, resources_of_task_check, selectors_check,
+    helpers_check, identities_check, packages_check, ports_check, resources_of_task_check, secrets_check,
+    selectors_check,
 };
 use crate::field_error::DELAY_MS_MAX;
 use crate::id::Name;
@@ -171,6 +174,34 @@ pub struct TaskSpec {
         example = [{"name": "migrate", "when": "before", "command": ["migrate"], "cpu": 1, "deadline": "2m"}]
     )]
     pub helpers: Vec<HelperSpec>,
+    /// The signed tokens that it gets in files, by which others know who it is.
+    #[n(14)]
+    #[cbor(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[field(
+        read = identities_read,
+        check = identities_check,
+        schema = identities_schema,
+        value = "a list of at most 4 names, or maps of `name`, `audience` (who is to accept its tokens) and `ttl` \
+                 (30s to 24h)",
+        default = "none; of an identity: its name, 1h",
+        example = [{"name": "vault", "audience": "https://vault.example.org", "ttl": "30m"}]
+    )]
+    pub identities: Vec<IdentitySpec>,
+    /// The secrets that its node gives it. The spec has their places only.
+    #[n(15)]
+    #[cbor(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[field(
+        read = secrets_read,
+        check = secrets_check,
+        schema = secrets_schema,
+        value = "a list of at most 16 maps of `name` (a variable), `from` (where its node has it, below the secrets of \
+                 the job's user) and `as` (`variable`: it has the secret; `file`: it has the path of a file)",
+        default = "none; of a secret: `variable`",
+        example = [{"name": "DB_PASSWORD", "from": "db/password", "as": "file"}]
+    )]
+    pub secrets: Vec<SecretReference>,
 }
 
 impl TaskSpec {

@@ -7,6 +7,10 @@ use crate::job::{Constraint, ConstraintOperator, JobKind, JobSpec};
 pub const AGENT_ALLOCS: &str = "agent.allocs";
 /// The same for an agent that runs helpers of tasks.
 pub const AGENT_HELPERS: &str = "agent.helpers";
+/// The same for an agent that gives tasks their identities.
+pub const AGENT_IDENTITIES: &str = "agent.identities";
+/// The same for an agent that has a directory of secrets.
+pub const AGENT_SECRETS: &str = "agent.secrets";
 
 impl JobSpec {
     /// The constraints of a job, with what it needs of an agent.
@@ -14,12 +18,15 @@ impl JobSpec {
         let is_alloc = self.kind == JobKind::AllocSet;
         let allocs = is_alloc.then_some(AGENT_ALLOCS);
         let helpers = (!self.task.helpers.is_empty()).then_some(AGENT_HELPERS);
-        let needed = [allocs, helpers].into_iter().flatten().map(|attribute| Constraint {
-            attribute: attribute.to_owned(),
-            operator: ConstraintOperator::In,
-            values: vec!["yes".to_owned()],
-            preference: None,
-        });
+        let identities = (!self.task.identities.is_empty()).then_some(AGENT_IDENTITIES);
+        let secrets = (!self.task.secrets.is_empty()).then_some(AGENT_SECRETS);
+        let needed =
+            [allocs, helpers, identities, secrets].into_iter().flatten().map(|attribute| Constraint {
+                attribute: attribute.to_owned(),
+                operator: ConstraintOperator::In,
+                values: vec!["yes".to_owned()],
+                preference: None,
+            });
         self.constraints.iter().cloned().chain(needed)
     }
 }

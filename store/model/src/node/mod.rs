@@ -28,7 +28,7 @@ mod silent;
 mod taint;
 mod topology;
 
-pub use agent_feature::{AGENT_ALLOCS, AGENT_HELPERS};
+pub use agent_feature::{AGENT_ALLOCS, AGENT_HELPERS, AGENT_IDENTITIES, AGENT_SECRETS};
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, PORT_KEPT_BACK_MS, ShareFit, node_alloc_add, node_alloc_apply,
     node_alloc_check, node_alloc_cool, node_alloc_cooled, node_alloc_release, node_alloc_resize,

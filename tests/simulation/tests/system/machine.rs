@@ -6,8 +6,8 @@ use std::io;
 use std::sync::Arc;
 
 use borough_agent::machine::{
-    AttemptFiles, AttemptResize, AttemptState, Machine, MachineEvents, MeasurePlace, ProbeTarget,
-    ResizeRecord, ResizeRefusal, ShimState,
+    AttemptFiles, AttemptResize, AttemptStart, AttemptState, Machine, MachineEvents, MeasurePlace,
+    ProbeTarget, ResizeRecord, ResizeRefusal, ShimState,
 };
 use borough_agent::{AttemptId, Credential, Retention};
 use borough_kv::env::Rng;
@@ -381,7 +381,7 @@ impl Machine for SimMachine {
         record.is_some_and(|record| record.boot_id == boot && record.released_ms.is_none())
     }
 
-    fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, _: Vec<u32>) {
+    fn start(&self, id: AttemptId, AttemptStart { assignment, .. }: AttemptStart) {
         let boot_id = self.boot_id();
         let full = self.full();
         let wait_ms = 5 + below(&*self.rng, 250);

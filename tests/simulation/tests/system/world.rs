@@ -247,7 +247,13 @@ impl World {
             let config = GatewayConfig {
                 advertise: None,
                 credentials: Credentials::new(Token::new(token), Vec::new()),
-                cells: vec![CellConnection { space, name: Name::new("alpha").unwrap(), db, mirror }],
+                cells: vec![CellConnection {
+                    space,
+                    name: Name::new("alpha").unwrap(),
+                    db,
+                    mirror,
+                    identity_url: Default::default(),
+                }],
                 report_interval: beat_interval.max(Duration::from_secs(1)),
                 beat_interval,
                 registry: Arc::default(),

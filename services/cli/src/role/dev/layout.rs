@@ -65,7 +65,7 @@ impl Layout {
         }
         // Agents keep the environments of tasks here, which others must not read.
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
-        for folder in ["nodes", "log", "records"] {
+        for folder in ["nodes", "log", "records", "secrets"] {
             private_directory(&root.join(folder))?;
         }
         // Files that an older version wrote for others too.
@@ -102,6 +102,11 @@ impl Layout {
     /// The file with the token of a cell's nodes.
     pub(super) fn node_token(&self, cell: &Name) -> PathBuf {
         self.root.join(format!("node-token-{cell}"))
+    }
+
+    /// The secrets that its agents give to tasks.
+    pub(super) fn secrets(&self) -> PathBuf {
+        self.root.join("secrets")
     }
 
     /// The state directories of agents.

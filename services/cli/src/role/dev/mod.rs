@@ -293,6 +293,7 @@ impl DevCell<'_> {
             },
             connections,
             web_origins: arguments.connections.web_origins.clone(),
+            identity_url: arguments.connections.identity_url.clone().unwrap_or_default(),
             credentials: Credentials::new(Token::new(token), nodes)
                 .with_issuers(issuers_read(&arguments.issuers)?),
             // On loopback, for the user who starts it: the one role that is never encrypted.

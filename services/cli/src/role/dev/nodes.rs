@@ -96,6 +96,8 @@ impl AgentStart {
             .arg(&state)
             .arg("--record-dir")
             .arg(self.layout.records())
+            .arg("--secrets-dir")
+            .arg(self.layout.secrets())
             .args(["--ports", &format!("{}-{}", node.port_first, node.port_last)])
             .args(["--host", "127.0.0.1"])
             .args(["--attribute", &format!("rack={}", node.rack), "--attribute", "zone=local"])

@@ -20,6 +20,8 @@ const MADE: [&str; 10] =
     ["nodes", "store", "log", "bin", "records", "token", "client.json", "dev.json.new", "dev.json", LOCK];
 /// Held by the `dev` of a directory.
 const LOCK: &str = "LOCK";
+/// The directory for secrets.
+const SECRETS: &str = "secrets";
 /// The prefix of the files of those tokens.
 const NODE_TOKEN: &str = "node-token-";
 
@@ -80,7 +82,7 @@ fn only_made(root: &Path) -> bool {
     let names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.iter().any(|name| name == LOCK)
-        && names.iter().all(|name| is_token(name) || MADE.contains(&name.as_str()))
+        && names.iter().all(|name| is_token(name) || name == SECRETS || MADE.contains(&name.as_str()))
 }
 
 /// Names of files that it makes one of for each cell or process.
@@ -96,6 +98,8 @@ fn made_remove(root: &Path) -> io::Result<()> {
             fs::remove_file(entry.path())?;
         }
     }
+    // Secrets are not of `dev`: the directory goes only if it is empty.
+    fs::remove_dir(root.join(SECRETS)).ok();
     MADE.iter().try_for_each(|name| tree_remove(&root.join(name)))
 }
 
@@ -123,10 +127,14 @@ mod tests {
         }
         fs::create_dir_all(root.path().join("nodes/alpha-1")).unwrap();
         fs::create_dir(root.path().join("notes")).unwrap();
+        fs::create_dir_all(root.path().join("secrets/ann")).unwrap();
         made_remove(root.path()).unwrap();
         let left = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut left: Vec<_> = left.collect();
         left.sort();
-        assert_eq!(left, ["mine.txt", "notes"]);
+        assert_eq!(left, ["mine.txt", "notes", "secrets"]);
+        fs::remove_dir(root.path().join("secrets/ann")).unwrap();
+        made_remove(root.path()).unwrap();
+        assert!(!root.path().join("secrets").exists());
     }
 }

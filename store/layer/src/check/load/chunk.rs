@@ -5,6 +5,7 @@ use borough_kv::{RangeRequest, Transaction};
 
 use super::super::Violation;
 use crate::error::{StoreError, StoreResult};
+use crate::key_kind::KeyKind;
 use crate::keys::{CellSpace, Key, Prefix, value_decode};
 
 /// Some rows of a kind, in the order of keys.
@@ -52,7 +53,9 @@ pub(super) fn damage_of(error: &StoreError, key: &[u8], value: &[u8]) -> Violati
         }
         _ => ("unknown_key", hex(key), "nothing: no kind that this build knows has this key".to_owned()),
     };
-    Violation { rule, key: key_text, stored: hex(value), expected }
+    let secret = matches!(error, StoreError::DamagedValue { kind: KeyKind::WorkloadSigner, .. });
+    let stored = if secret { "a secret, which is not shown".to_owned() } else { hex(value) };
+    Violation { rule, key: key_text, stored, expected }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -29,6 +29,7 @@ use crate::row::{
     AccessGrantRow, AuditChunk, AuditHead, CellGate, CellMeta, CellState, ConstraintToken, Cursor,
     EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow,
     QuotaRow, QuotaUsed, RequestExpiry, RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
+    WorkloadKey, WorkloadSigner,
 };
 use crate::testing::{job_spec, name};
 
@@ -299,6 +300,8 @@ fn the_others() -> Vec<StoredRow> {
         AccessHead: AccessHeadKey {} => Counter(2);
         AuditHead: AuditHeadKey {} => audit_head;
         AuditChunk: AuditChunkKey { number: 3 } => chunk;
+        WorkloadKey: WorkloadKeyKey { number: 2 } => WorkloadKey { jwk: "{}".to_owned(), signs_from_ms: 5 };
+        WorkloadSigner: WorkloadSignerKey { number: 2 } => WorkloadSigner { secret: vec![7; 3] };
     }
 }
 

@@ -7,9 +7,9 @@ use crate::field_error::delay_text;
 use crate::job::defaults::{CPU_MILLIS, MEMORY_BYTES};
 use crate::job::{
     Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, GangTopology, HealthCheck,
-    HelperSpec, JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, ResizeMode,
-    ResizeSignal, RestartMode, RestartSpec, Role, Spread, TaskOverride, TaskSpec, Toleration,
-    TolerationOperator, UpdateSpec,
+    HelperSpec, IDENTITY_TTL_MS, IdentitySpec, JobKind, JobSpec, LogSpec, OnFailure, PortSpec,
+    PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, RestartSpec, Role, SecretForm,
+    SecretReference, Spread, TaskOverride, TaskSpec, Toleration, TolerationOperator, UpdateSpec,
 };
 use crate::node::CardSelector;
 use crate::resource::{Dimension, Resources};
@@ -306,6 +306,24 @@ fn task_fields(mut map: FileMap, task: &TaskSpec) -> Value {
     map.put_list("packages", &task.packages, |package| json!(package));
     map.put_unless("exclusive_cores", &task.exclusive_cores, &false, |own| json!(own));
     map.put_list("helpers", &task.helpers, helper);
+    map.put_list("identities", &task.identities, identity);
+    map.put_list("secrets", &task.secrets, secret);
+    map.done()
+}
+
+fn identity(identity: &IdentitySpec) -> Value {
+    let mut map = FileMap::default();
+    map.put("name", identity.name.as_str());
+    map.put_unless("audience", &identity.audience.as_str(), &identity.name.as_str(), |text| json!(text));
+    map.put_unless("ttl", &identity.ttl_ms, &IDENTITY_TTL_MS, |ms| delay(*ms));
+    map.done()
+}
+
+fn secret(secret: &SecretReference) -> Value {
+    let mut map = FileMap::default();
+    map.put("name", secret.name.as_str());
+    map.put("from", secret.from.as_str());
+    map.put_unless("as", &secret.form, &SecretForm::Variable, |form| json!(word(&SecretForm::NAMES, *form)));
     map.done()
 }
 

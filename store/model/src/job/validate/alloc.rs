@@ -22,6 +22,10 @@ pub(super) fn alloc_set_check(fields: &mut FieldErrors, spec: &JobSpec) {
     fields.require(is_own, "task.command", format!("{:?}", spec.task.command), accepted);
     let helpers = format!("{} helpers", spec.task.helpers.len());
     fields.require(spec.task.helpers.is_empty(), "task.helpers", helpers, accepted);
+    let identities = format!("{} identities", spec.task.identities.len());
+    fields.require(spec.task.identities.is_empty(), "task.identities", identities, accepted);
+    let secrets = format!("{} secrets", spec.task.secrets.len());
+    fields.require(spec.task.secrets.is_empty(), "task.secrets", secrets, accepted);
     if let Some(check) = &spec.task.health {
         fields.refuse("task.health", format!("every {} ms", check.interval_ms), accepted);
     }

@@ -6,6 +6,7 @@ mod contradiction;
 mod daemon;
 mod gang;
 mod helper;
+mod identity;
 mod placement;
 mod task;
 mod update;
@@ -28,6 +29,7 @@ use gang::count_sources;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 pub(super) use gang::{count_of_spec_check, gang_check};
 pub(super) use helper::helpers_check;
+pub(super) use identity::{identities_check, secrets_check};
 pub(super) use placement::EVICT_AFTER_MS_MAX;
 pub(crate) use placement::toleration_list_check;
 pub(super) use placement::{
@@ -41,7 +43,7 @@ pub(super) use task::{
 pub(super) use update::update_check;
 use variable::variables_check;
 pub use variable::variables_of;
-pub(super) use variable::{variable_part, variables_named};
+pub(in crate::job) use variable::{variable_part, variables_named};
 
 /// Most tasks of a job. Programs list, stop and count the rows of a job together, which takes ten transactions of ten
 /// thousand rows. Larger work is several jobs.

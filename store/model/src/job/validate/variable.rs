@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::FieldErrors;
 use crate::id::Name;
-use crate::job::{HelperSpec, JobSpec, TaskOverride};
+use crate::job::{HelperSpec, JobSpec, SecretForm, TaskOverride};
 
 /// Variables that agents set, besides those that begin with [`AGENT_PREFIX`] and those of ports. A node without cards
 /// of its own lacks those of devices.
@@ -83,6 +83,9 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     known.extend(AGENT_VARIABLES.map(str::to_owned));
     let names = |environment: &BTreeMap<String, String>| environment.keys().cloned().collect::<Vec<_>>();
     known.extend(names(&spec.task.environment));
+    // The path of a secret may be an argument. The secret itself may not: everybody sees the arguments of a process.
+    let secrets = spec.task.secrets.iter().filter(|secret| secret.form == SecretForm::File);
+    known.extend(secrets.map(|secret| secret.name.clone()));
     // An override may define a variable of the common command.
     known.extend(parts.iter().flat_map(|(_, part)| names(&part.environment)));
     let known = KnownVariables { names: known, parts: parts.iter().map(|(path, _)| path.clone()).collect() };
@@ -120,7 +123,8 @@ fn command_check(fields: &mut FieldErrors, known: &KnownVariables, path: &str, c
             continue;
         }
         let others = known.parts.iter().map(|part| format!("{part}.environment"));
-        let others = others.chain(["task.environment", "overrides", "roles"].map(str::to_owned));
+        let others =
+            others.chain(["task.environment", "task.secrets", "overrides", "roles"].map(str::to_owned));
         fields.related(&others.collect::<Vec<_>>()).refuse(
             &format!("{path}[{at}]"),
             format!("${{{name}}}"),

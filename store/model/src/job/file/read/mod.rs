@@ -5,6 +5,7 @@ mod constraint;
 mod gang;
 mod health;
 mod helper;
+mod identity;
 mod job;
 mod spread;
 mod task;
@@ -16,6 +17,7 @@ pub(crate) use constraint::{constraints_read, constraints_schema};
 pub(crate) use gang::{count_schema, gang_read, gang_topology_schema, members_schema, roles_schema};
 pub(crate) use health::{health_read, health_schema};
 pub(crate) use helper::{helpers_read, helpers_schema};
+pub(crate) use identity::{identities_read, identities_schema, secrets_read, secrets_schema};
 pub(in crate::job::file) use job::{CONDITIONS, MODES, kind_read};
 pub(crate) use job::{
     after_read, after_schema, attempts_schema, kind_schema, overrides_read, overrides_schema, pause_schema,
