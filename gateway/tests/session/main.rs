@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod load;
+mod workload;
 mod world;
 
 use borough_model::node::{AgentKey, REGISTERED};

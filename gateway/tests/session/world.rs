@@ -54,6 +54,8 @@ pub(crate) struct World {
     cell: OpenCell,
     channel: Channel,
     secret: Secret,
+    /// Where the gateway answers HTTP.
+    pub(crate) http: std::net::SocketAddr,
     cancelled: CancellationToken,
     requests: std::sync::atomic::AtomicU64,
 }
@@ -77,7 +79,16 @@ impl World {
     pub(crate) async fn start() -> Self {
         let (clock, (rng, _)) = (SystemClock::shared(), SeededRng::from_kernel());
         let store = MemoryStore::new(Arc::clone(&clock), Arc::clone(&rng));
-        let cell = OpenCell::create(store.quiet(), &CellMeta::default()).await;
+        Self::of(OpenCell::create(store.quiet(), &CellMeta::default()).await).await
+    }
+
+    /// Starts another gateway of the same cell.
+    pub(crate) async fn beside(&self) -> Self {
+        Self::of(self.cell.clone()).await
+    }
+
+    async fn of(cell: OpenCell) -> Self {
+        let (clock, (rng, _)) = (SystemClock::shared(), SeededRng::from_kernel());
         let OpenCell { db, space } = cell.clone();
         let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
         mirror.ready().await;
@@ -104,11 +115,11 @@ impl World {
         let cancelled = CancellationToken::new();
         let any = "127.0.0.1:0".parse().unwrap();
         let listeners = GatewayListeners::bind(Some(any), any).await.unwrap();
-        let grpc = listeners.grpc().unwrap();
+        let (grpc, http) = (listeners.grpc().unwrap(), listeners.http());
         let _gateway = Gateway::start(config, listeners, clock, rng, cancelled.clone());
         let address = format!("http://{}", grpc);
         let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
-        Self { cell, channel, secret, cancelled, requests: std::sync::atomic::AtomicU64::new(1) }
+        Self { cell, channel, secret, http, cancelled, requests: std::sync::atomic::AtomicU64::new(1) }
     }
 
     fn bearer(&self) -> MetadataValue<tonic::metadata::Ascii> {
@@ -255,20 +266,27 @@ impl World {
 
     /// The same, if the gateway admits it.
     pub(crate) async fn agent_silent_try(&self) -> Result<Agent, Status> {
-        self.agent_opened(0).await
+        self.agent_opened("n1", 0).await
+    }
+
+    /// Opens a session of the agent of another node, which reports that it has no tasks.
+    pub(crate) async fn agent_on(&self, node: &str) -> Agent {
+        let mut agent = self.agent_opened(node, 0).await.unwrap();
+        agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
+        agent
     }
 
     async fn agent_silent_of(&self, key: u8) -> Agent {
-        self.agent_opened(key).await.unwrap()
+        self.agent_opened("n1", key).await.unwrap()
     }
 
-    async fn agent_opened(&self, key: u8) -> Result<Agent, Status> {
+    async fn agent_opened(&self, node: &str, key: u8) -> Result<Agent, Status> {
         let (outbox, sent) = mpsc::unbounded_channel();
         let resources =
             v1::Resources { cpu_millis: 1 << 30, memory_bytes: 1 << 50, ..v1::Resources::default() };
         let hello = v1::Hello {
             cell: "alpha".to_owned(),
-            node: "n1".to_owned(),
+            node: node.to_owned(),
             boot_id: "boot".to_owned(),
             capacity: Some(resources),
             port_first: 20_000,
@@ -294,6 +312,7 @@ impl World {
         let welcome = welcome.await;
         agent.node = NodeId(u64::from_str_radix(&welcome.node_id[1..], 16).unwrap());
         agent.session = welcome.session;
+        assert!(welcome.signs_identities);
         Ok(agent)
     }
 }

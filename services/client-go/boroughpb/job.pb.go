@@ -82,6 +82,59 @@ func (JobKind) EnumDescriptor() ([]byte, []int) {
 	return file_borough_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
+// What the variable of a secret has.
+type SecretForm int32
+
+const (
+	// As SECRET_FORM_VARIABLE.
+	SecretForm_SECRET_FORM_UNSPECIFIED SecretForm = 0
+	// The secret itself.
+	SecretForm_SECRET_FORM_VARIABLE SecretForm = 1
+	// The path of a file with it.
+	SecretForm_SECRET_FORM_FILE SecretForm = 2
+)
+
+// Enum value maps for SecretForm.
+var (
+	SecretForm_name = map[int32]string{
+		0: "SECRET_FORM_UNSPECIFIED",
+		1: "SECRET_FORM_VARIABLE",
+		2: "SECRET_FORM_FILE",
+	}
+	SecretForm_value = map[string]int32{
+		"SECRET_FORM_UNSPECIFIED": 0,
+		"SECRET_FORM_VARIABLE":    1,
+		"SECRET_FORM_FILE":        2,
+	}
+)
+
+func (x SecretForm) Enum() *SecretForm {
+	p := new(SecretForm)
+	*p = x
+	return p
+}
+
+func (x SecretForm) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SecretForm) Descriptor() protoreflect.EnumDescriptor {
+	return file_borough_v1_job_proto_enumTypes[1].Descriptor()
+}
+
+func (SecretForm) Type() protoreflect.EnumType {
+	return &file_borough_v1_job_proto_enumTypes[1]
+}
+
+func (x SecretForm) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SecretForm.Descriptor instead.
+func (SecretForm) EnumDescriptor() ([]byte, []int) {
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
 type JobState int32
 
 const (
@@ -132,11 +185,11 @@ func (x JobState) String() string {
 }
 
 func (JobState) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[1].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[2].Descriptor()
 }
 
 func (JobState) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[1]
+	return &file_borough_v1_job_proto_enumTypes[2]
 }
 
 func (x JobState) Number() protoreflect.EnumNumber {
@@ -145,7 +198,7 @@ func (x JobState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobState.Descriptor instead.
 func (JobState) EnumDescriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 type RolloutState int32
@@ -191,11 +244,11 @@ func (x RolloutState) String() string {
 }
 
 func (RolloutState) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[2].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[3].Descriptor()
 }
 
 func (RolloutState) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[2]
+	return &file_borough_v1_job_proto_enumTypes[3]
 }
 
 func (x RolloutState) Number() protoreflect.EnumNumber {
@@ -204,7 +257,7 @@ func (x RolloutState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RolloutState.Descriptor instead.
 func (RolloutState) EnumDescriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 type UpdateSpec_OnFailure int32
@@ -243,11 +296,11 @@ func (x UpdateSpec_OnFailure) String() string {
 }
 
 func (UpdateSpec_OnFailure) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[3].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[4].Descriptor()
 }
 
 func (UpdateSpec_OnFailure) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[3]
+	return &file_borough_v1_job_proto_enumTypes[4]
 }
 
 func (x UpdateSpec_OnFailure) Number() protoreflect.EnumNumber {
@@ -295,11 +348,11 @@ func (x UpdateSpec_Resize) String() string {
 }
 
 func (UpdateSpec_Resize) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[4].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[5].Descriptor()
 }
 
 func (UpdateSpec_Resize) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[4]
+	return &file_borough_v1_job_proto_enumTypes[5]
 }
 
 func (x UpdateSpec_Resize) Number() protoreflect.EnumNumber {
@@ -351,11 +404,11 @@ func (x UpdateSpec_ResizeSignal) String() string {
 }
 
 func (UpdateSpec_ResizeSignal) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[5].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[6].Descriptor()
 }
 
 func (UpdateSpec_ResizeSignal) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[5]
+	return &file_borough_v1_job_proto_enumTypes[6]
 }
 
 func (x UpdateSpec_ResizeSignal) Number() protoreflect.EnumNumber {
@@ -402,11 +455,11 @@ func (x Toleration_Operator) String() string {
 }
 
 func (Toleration_Operator) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[6].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[7].Descriptor()
 }
 
 func (Toleration_Operator) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[6]
+	return &file_borough_v1_job_proto_enumTypes[7]
 }
 
 func (x Toleration_Operator) Number() protoreflect.EnumNumber {
@@ -453,11 +506,11 @@ func (x After_Condition) String() string {
 }
 
 func (After_Condition) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[7].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[8].Descriptor()
 }
 
 func (After_Condition) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[7]
+	return &file_borough_v1_job_proto_enumTypes[8]
 }
 
 func (x After_Condition) Number() protoreflect.EnumNumber {
@@ -514,11 +567,11 @@ func (x Constraint_Operator) String() string {
 }
 
 func (Constraint_Operator) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[8].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[9].Descriptor()
 }
 
 func (Constraint_Operator) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[8]
+	return &file_borough_v1_job_proto_enumTypes[9]
 }
 
 func (x Constraint_Operator) Number() protoreflect.EnumNumber {
@@ -565,11 +618,11 @@ func (x Affinity_Kind) String() string {
 }
 
 func (Affinity_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[9].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[10].Descriptor()
 }
 
 func (Affinity_Kind) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[9]
+	return &file_borough_v1_job_proto_enumTypes[10]
 }
 
 func (x Affinity_Kind) Number() protoreflect.EnumNumber {
@@ -615,11 +668,11 @@ func (x TaskSpec_Within) String() string {
 }
 
 func (TaskSpec_Within) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[10].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[11].Descriptor()
 }
 
 func (TaskSpec_Within) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[10]
+	return &file_borough_v1_job_proto_enumTypes[11]
 }
 
 func (x TaskSpec_Within) Number() protoreflect.EnumNumber {
@@ -667,11 +720,11 @@ func (x RestartSpec_Mode) String() string {
 }
 
 func (RestartSpec_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[11].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[12].Descriptor()
 }
 
 func (RestartSpec_Mode) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[11]
+	return &file_borough_v1_job_proto_enumTypes[12]
 }
 
 func (x RestartSpec_Mode) Number() protoreflect.EnumNumber {
@@ -680,7 +733,7 @@ func (x RestartSpec_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RestartSpec_Mode.Descriptor instead.
 func (RestartSpec_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{20, 0}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{22, 0}
 }
 
 type OrderRolloutRequest_Order int32
@@ -726,11 +779,11 @@ func (x OrderRolloutRequest_Order) String() string {
 }
 
 func (OrderRolloutRequest_Order) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[12].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[13].Descriptor()
 }
 
 func (OrderRolloutRequest_Order) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[12]
+	return &file_borough_v1_job_proto_enumTypes[13]
 }
 
 func (x OrderRolloutRequest_Order) Number() protoreflect.EnumNumber {
@@ -739,7 +792,7 @@ func (x OrderRolloutRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OrderRolloutRequest_Order.Descriptor instead.
 func (OrderRolloutRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{25, 0}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{27, 0}
 }
 
 type PlannedNeed_Need int32
@@ -785,11 +838,11 @@ func (x PlannedNeed_Need) String() string {
 }
 
 func (PlannedNeed_Need) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_job_proto_enumTypes[13].Descriptor()
+	return file_borough_v1_job_proto_enumTypes[14].Descriptor()
 }
 
 func (PlannedNeed_Need) Type() protoreflect.EnumType {
-	return &file_borough_v1_job_proto_enumTypes[13]
+	return &file_borough_v1_job_proto_enumTypes[14]
 }
 
 func (x PlannedNeed_Need) Number() protoreflect.EnumNumber {
@@ -798,7 +851,7 @@ func (x PlannedNeed_Need) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlannedNeed_Need.Descriptor instead.
 func (PlannedNeed_Need) EnumDescriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{34, 0}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{36, 0}
 }
 
 type JobSpec struct {
@@ -1815,7 +1868,11 @@ type TaskSpec struct {
 	// Whether its processor time is whole cores that no other task of the cell uses.
 	ExclusiveCores bool `protobuf:"varint,13,opt,name=exclusive_cores,json=exclusiveCores,proto3" json:"exclusive_cores,omitempty"`
 	// Programs that run before, beside or after its command, in the same attempt; at most 8.
-	Helpers       []*HelperSpec `protobuf:"bytes,14,rep,name=helpers,proto3" json:"helpers,omitempty"`
+	Helpers []*HelperSpec `protobuf:"bytes,14,rep,name=helpers,proto3" json:"helpers,omitempty"`
+	// Signed tokens that it gets in files; at most 4.
+	Identities []*IdentitySpec `protobuf:"bytes,15,rep,name=identities,proto3" json:"identities,omitempty"`
+	// Secrets that its node gives it; at most 16. The spec has their places only.
+	Secrets       []*SecretReference `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1948,6 +2005,148 @@ func (x *TaskSpec) GetHelpers() []*HelperSpec {
 	return nil
 }
 
+func (x *TaskSpec) GetIdentities() []*IdentitySpec {
+	if x != nil {
+		return x.Identities
+	}
+	return nil
+}
+
+func (x *TaskSpec) GetSecrets() []*SecretReference {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// A token for one audience, in the file `identity-NAME.jwt` of the task's directory. The variable
+// `BOROUGH_IDENTITY_NAME` has its path. The agent replaces it before it expires.
+type IdentitySpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique within the task.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Who is to accept its tokens: their claim `aud`. 1 to 256 characters.
+	Audience string `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
+	// How long each token is valid, 30,000 to 86,400,000 milliseconds.
+	TtlMs         uint64 `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdentitySpec) Reset() {
+	*x = IdentitySpec{}
+	mi := &file_borough_v1_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdentitySpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdentitySpec) ProtoMessage() {}
+
+func (x *IdentitySpec) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdentitySpec.ProtoReflect.Descriptor instead.
+func (*IdentitySpec) Descriptor() ([]byte, []int) {
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *IdentitySpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *IdentitySpec) GetAudience() string {
+	if x != nil {
+		return x.Audience
+	}
+	return ""
+}
+
+func (x *IdentitySpec) GetTtlMs() uint64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+// A secret that the node of a task resolves.
+type SecretReference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The variable, unique within the task.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A relative path below the secrets that the node has of the job's user.
+	Source        string     `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Form          SecretForm `protobuf:"varint,3,opt,name=form,proto3,enum=borough.v1.SecretForm" json:"form,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretReference) Reset() {
+	*x = SecretReference{}
+	mi := &file_borough_v1_job_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretReference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretReference) ProtoMessage() {}
+
+func (x *SecretReference) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_job_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretReference.ProtoReflect.Descriptor instead.
+func (*SecretReference) Descriptor() ([]byte, []int) {
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SecretReference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SecretReference) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SecretReference) GetForm() SecretForm {
+	if x != nil {
+		return x.Form
+	}
+	return SecretForm_SECRET_FORM_UNSPECIFIED
+}
+
 type HelperSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique within the task.
@@ -1970,7 +2169,7 @@ type HelperSpec struct {
 
 func (x *HelperSpec) Reset() {
 	*x = HelperSpec{}
-	mi := &file_borough_v1_job_proto_msgTypes[11]
+	mi := &file_borough_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2181,7 @@ func (x *HelperSpec) String() string {
 func (*HelperSpec) ProtoMessage() {}
 
 func (x *HelperSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[11]
+	mi := &file_borough_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2194,7 @@ func (x *HelperSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelperSpec.ProtoReflect.Descriptor instead.
 func (*HelperSpec) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HelperSpec) GetName() string {
@@ -2058,7 +2257,7 @@ type DeviceSelector struct {
 
 func (x *DeviceSelector) Reset() {
 	*x = DeviceSelector{}
-	mi := &file_borough_v1_job_proto_msgTypes[12]
+	mi := &file_borough_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2269,7 @@ func (x *DeviceSelector) String() string {
 func (*DeviceSelector) ProtoMessage() {}
 
 func (x *DeviceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[12]
+	mi := &file_borough_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2282,7 @@ func (x *DeviceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceSelector.ProtoReflect.Descriptor instead.
 func (*DeviceSelector) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeviceSelector) GetModels() []string {
@@ -2115,7 +2314,7 @@ type TaskOverride struct {
 
 func (x *TaskOverride) Reset() {
 	*x = TaskOverride{}
-	mi := &file_borough_v1_job_proto_msgTypes[13]
+	mi := &file_borough_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2326,7 @@ func (x *TaskOverride) String() string {
 func (*TaskOverride) ProtoMessage() {}
 
 func (x *TaskOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[13]
+	mi := &file_borough_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2339,7 @@ func (x *TaskOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOverride.ProtoReflect.Descriptor instead.
 func (*TaskOverride) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskOverride) GetCommand() []string {
@@ -2189,7 +2388,7 @@ type PortSpec struct {
 
 func (x *PortSpec) Reset() {
 	*x = PortSpec{}
-	mi := &file_borough_v1_job_proto_msgTypes[14]
+	mi := &file_borough_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2400,7 @@ func (x *PortSpec) String() string {
 func (*PortSpec) ProtoMessage() {}
 
 func (x *PortSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[14]
+	mi := &file_borough_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2413,7 @@ func (x *PortSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSpec.ProtoReflect.Descriptor instead.
 func (*PortSpec) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PortSpec) GetName() string {
@@ -2253,7 +2452,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_borough_v1_job_proto_msgTypes[15]
+	mi := &file_borough_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2464,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[15]
+	mi := &file_borough_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2477,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HealthCheck) GetProbe() isHealthCheck_Probe {
@@ -2376,7 +2575,7 @@ type HttpProbe struct {
 
 func (x *HttpProbe) Reset() {
 	*x = HttpProbe{}
-	mi := &file_borough_v1_job_proto_msgTypes[16]
+	mi := &file_borough_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2587,7 @@ func (x *HttpProbe) String() string {
 func (*HttpProbe) ProtoMessage() {}
 
 func (x *HttpProbe) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[16]
+	mi := &file_borough_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2600,7 @@ func (x *HttpProbe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpProbe.ProtoReflect.Descriptor instead.
 func (*HttpProbe) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HttpProbe) GetPort() string {
@@ -2428,7 +2627,7 @@ type TcpProbe struct {
 
 func (x *TcpProbe) Reset() {
 	*x = TcpProbe{}
-	mi := &file_borough_v1_job_proto_msgTypes[17]
+	mi := &file_borough_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2639,7 @@ func (x *TcpProbe) String() string {
 func (*TcpProbe) ProtoMessage() {}
 
 func (x *TcpProbe) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[17]
+	mi := &file_borough_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2652,7 @@ func (x *TcpProbe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TcpProbe.ProtoReflect.Descriptor instead.
 func (*TcpProbe) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TcpProbe) GetPort() string {
@@ -2472,7 +2671,7 @@ type CommandProbe struct {
 
 func (x *CommandProbe) Reset() {
 	*x = CommandProbe{}
-	mi := &file_borough_v1_job_proto_msgTypes[18]
+	mi := &file_borough_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2683,7 @@ func (x *CommandProbe) String() string {
 func (*CommandProbe) ProtoMessage() {}
 
 func (x *CommandProbe) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[18]
+	mi := &file_borough_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2696,7 @@ func (x *CommandProbe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandProbe.ProtoReflect.Descriptor instead.
 func (*CommandProbe) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommandProbe) GetCommand() []string {
@@ -2519,7 +2718,7 @@ type LogSpec struct {
 
 func (x *LogSpec) Reset() {
 	*x = LogSpec{}
-	mi := &file_borough_v1_job_proto_msgTypes[19]
+	mi := &file_borough_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2730,7 @@ func (x *LogSpec) String() string {
 func (*LogSpec) ProtoMessage() {}
 
 func (x *LogSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[19]
+	mi := &file_borough_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2743,7 @@ func (x *LogSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSpec.ProtoReflect.Descriptor instead.
 func (*LogSpec) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogSpec) GetFileBytesMax() uint64 {
@@ -2578,7 +2777,7 @@ type RestartSpec struct {
 
 func (x *RestartSpec) Reset() {
 	*x = RestartSpec{}
-	mi := &file_borough_v1_job_proto_msgTypes[20]
+	mi := &file_borough_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2789,7 @@ func (x *RestartSpec) String() string {
 func (*RestartSpec) ProtoMessage() {}
 
 func (x *RestartSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[20]
+	mi := &file_borough_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2802,7 @@ func (x *RestartSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartSpec.ProtoReflect.Descriptor instead.
 func (*RestartSpec) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RestartSpec) GetMode() RestartSpec_Mode {
@@ -2686,7 +2885,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_borough_v1_job_proto_msgTypes[21]
+	mi := &file_borough_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2897,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[21]
+	mi := &file_borough_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2910,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Job) GetId() string {
@@ -2885,7 +3084,7 @@ type DaemonStatus struct {
 
 func (x *DaemonStatus) Reset() {
 	*x = DaemonStatus{}
-	mi := &file_borough_v1_job_proto_msgTypes[22]
+	mi := &file_borough_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3096,7 @@ func (x *DaemonStatus) String() string {
 func (*DaemonStatus) ProtoMessage() {}
 
 func (x *DaemonStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[22]
+	mi := &file_borough_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3109,7 @@ func (x *DaemonStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DaemonStatus.ProtoReflect.Descriptor instead.
 func (*DaemonStatus) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DaemonStatus) GetLooked() bool {
@@ -2978,7 +3177,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_borough_v1_job_proto_msgTypes[23]
+	mi := &file_borough_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3189,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[23]
+	mi := &file_borough_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3202,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Rollout) GetState() RolloutState {
@@ -3115,7 +3314,7 @@ type RolloutProgress struct {
 
 func (x *RolloutProgress) Reset() {
 	*x = RolloutProgress{}
-	mi := &file_borough_v1_job_proto_msgTypes[24]
+	mi := &file_borough_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3326,7 @@ func (x *RolloutProgress) String() string {
 func (*RolloutProgress) ProtoMessage() {}
 
 func (x *RolloutProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[24]
+	mi := &file_borough_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3339,7 @@ func (x *RolloutProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutProgress.ProtoReflect.Descriptor instead.
 func (*RolloutProgress) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RolloutProgress) GetConcerned() uint32 {
@@ -3197,7 +3396,7 @@ type OrderRolloutRequest struct {
 
 func (x *OrderRolloutRequest) Reset() {
 	*x = OrderRolloutRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[25]
+	mi := &file_borough_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3408,7 @@ func (x *OrderRolloutRequest) String() string {
 func (*OrderRolloutRequest) ProtoMessage() {}
 
 func (x *OrderRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[25]
+	mi := &file_borough_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3421,7 @@ func (x *OrderRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRolloutRequest.ProtoReflect.Descriptor instead.
 func (*OrderRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OrderRolloutRequest) GetContext() *RequestContext {
@@ -3284,7 +3483,7 @@ type OrderRolloutResponse struct {
 
 func (x *OrderRolloutResponse) Reset() {
 	*x = OrderRolloutResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[26]
+	mi := &file_borough_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3495,7 @@ func (x *OrderRolloutResponse) String() string {
 func (*OrderRolloutResponse) ProtoMessage() {}
 
 func (x *OrderRolloutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[26]
+	mi := &file_borough_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3508,7 @@ func (x *OrderRolloutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRolloutResponse.ProtoReflect.Descriptor instead.
 func (*OrderRolloutResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OrderRolloutResponse) GetJob() *Job {
@@ -3343,7 +3542,7 @@ type JobUsage struct {
 
 func (x *JobUsage) Reset() {
 	*x = JobUsage{}
-	mi := &file_borough_v1_job_proto_msgTypes[27]
+	mi := &file_borough_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3554,7 @@ func (x *JobUsage) String() string {
 func (*JobUsage) ProtoMessage() {}
 
 func (x *JobUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[27]
+	mi := &file_borough_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3567,7 @@ func (x *JobUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
 func (*JobUsage) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobUsage) GetCharged() uint32 {
@@ -3436,7 +3635,7 @@ type TaskCounts struct {
 
 func (x *TaskCounts) Reset() {
 	*x = TaskCounts{}
-	mi := &file_borough_v1_job_proto_msgTypes[28]
+	mi := &file_borough_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3448,7 +3647,7 @@ func (x *TaskCounts) String() string {
 func (*TaskCounts) ProtoMessage() {}
 
 func (x *TaskCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[28]
+	mi := &file_borough_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3461,7 +3660,7 @@ func (x *TaskCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCounts.ProtoReflect.Descriptor instead.
 func (*TaskCounts) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskCounts) GetPending() uint32 {
@@ -3560,7 +3759,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[29]
+	mi := &file_borough_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3771,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[29]
+	mi := &file_borough_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3784,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SubmitJobRequest) GetContext() *RequestContext {
@@ -3646,7 +3845,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[30]
+	mi := &file_borough_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3857,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[30]
+	mi := &file_borough_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3870,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{30}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SubmitJobResponse) GetJob() *Job {
@@ -3724,7 +3923,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_borough_v1_job_proto_msgTypes[31]
+	mi := &file_borough_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3935,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[31]
+	mi := &file_borough_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3948,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{31}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FieldChange) GetPath() string {
@@ -3784,7 +3983,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[32]
+	mi := &file_borough_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3995,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[32]
+	mi := &file_borough_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +4008,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{32}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlanJobRequest) GetContext() *RequestContext {
@@ -3877,7 +4076,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[33]
+	mi := &file_borough_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4088,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[33]
+	mi := &file_borough_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4101,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{33}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanJobResponse) GetChanged() bool {
@@ -4044,7 +4243,7 @@ type PlannedNeed struct {
 
 func (x *PlannedNeed) Reset() {
 	*x = PlannedNeed{}
-	mi := &file_borough_v1_job_proto_msgTypes[34]
+	mi := &file_borough_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4255,7 @@ func (x *PlannedNeed) String() string {
 func (*PlannedNeed) ProtoMessage() {}
 
 func (x *PlannedNeed) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[34]
+	mi := &file_borough_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4268,7 @@ func (x *PlannedNeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedNeed.ProtoReflect.Descriptor instead.
 func (*PlannedNeed) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{34}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlannedNeed) GetNeed() PlannedNeed_Need {
@@ -4114,7 +4313,7 @@ type PlannedPlacement struct {
 
 func (x *PlannedPlacement) Reset() {
 	*x = PlannedPlacement{}
-	mi := &file_borough_v1_job_proto_msgTypes[35]
+	mi := &file_borough_v1_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4325,7 @@ func (x *PlannedPlacement) String() string {
 func (*PlannedPlacement) ProtoMessage() {}
 
 func (x *PlannedPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[35]
+	mi := &file_borough_v1_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4338,7 @@ func (x *PlannedPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedPlacement.ProtoReflect.Descriptor instead.
 func (*PlannedPlacement) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{35}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlannedPlacement) GetIndex() uint32 {
@@ -4214,7 +4413,7 @@ type ScaleJobRequest struct {
 
 func (x *ScaleJobRequest) Reset() {
 	*x = ScaleJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[36]
+	mi := &file_borough_v1_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4425,7 @@ func (x *ScaleJobRequest) String() string {
 func (*ScaleJobRequest) ProtoMessage() {}
 
 func (x *ScaleJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[36]
+	mi := &file_borough_v1_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4438,7 @@ func (x *ScaleJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleJobRequest.ProtoReflect.Descriptor instead.
 func (*ScaleJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{36}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ScaleJobRequest) GetContext() *RequestContext {
@@ -4294,7 +4493,7 @@ type ScaleJobResponse struct {
 
 func (x *ScaleJobResponse) Reset() {
 	*x = ScaleJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[37]
+	mi := &file_borough_v1_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4306,7 +4505,7 @@ func (x *ScaleJobResponse) String() string {
 func (*ScaleJobResponse) ProtoMessage() {}
 
 func (x *ScaleJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[37]
+	mi := &file_borough_v1_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4319,7 +4518,7 @@ func (x *ScaleJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleJobResponse.ProtoReflect.Descriptor instead.
 func (*ScaleJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{37}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ScaleJobResponse) GetJob() *Job {
@@ -4350,7 +4549,7 @@ type StopJobRequest struct {
 
 func (x *StopJobRequest) Reset() {
 	*x = StopJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[38]
+	mi := &file_borough_v1_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4362,7 +4561,7 @@ func (x *StopJobRequest) String() string {
 func (*StopJobRequest) ProtoMessage() {}
 
 func (x *StopJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[38]
+	mi := &file_borough_v1_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4375,7 +4574,7 @@ func (x *StopJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobRequest.ProtoReflect.Descriptor instead.
 func (*StopJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{38}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StopJobRequest) GetContext() *RequestContext {
@@ -4423,7 +4622,7 @@ type StopJobResponse struct {
 
 func (x *StopJobResponse) Reset() {
 	*x = StopJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[39]
+	mi := &file_borough_v1_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4634,7 @@ func (x *StopJobResponse) String() string {
 func (*StopJobResponse) ProtoMessage() {}
 
 func (x *StopJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[39]
+	mi := &file_borough_v1_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4647,7 @@ func (x *StopJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopJobResponse.ProtoReflect.Descriptor instead.
 func (*StopJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{39}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StopJobResponse) GetJob() *Job {
@@ -4477,7 +4676,7 @@ type PurgeJobRequest struct {
 
 func (x *PurgeJobRequest) Reset() {
 	*x = PurgeJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[40]
+	mi := &file_borough_v1_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4489,7 +4688,7 @@ func (x *PurgeJobRequest) String() string {
 func (*PurgeJobRequest) ProtoMessage() {}
 
 func (x *PurgeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[40]
+	mi := &file_borough_v1_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4502,7 +4701,7 @@ func (x *PurgeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobRequest.ProtoReflect.Descriptor instead.
 func (*PurgeJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{40}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PurgeJobRequest) GetContext() *RequestContext {
@@ -4544,7 +4743,7 @@ type PurgeJobResponse struct {
 
 func (x *PurgeJobResponse) Reset() {
 	*x = PurgeJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[41]
+	mi := &file_borough_v1_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4755,7 @@ func (x *PurgeJobResponse) String() string {
 func (*PurgeJobResponse) ProtoMessage() {}
 
 func (x *PurgeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[41]
+	mi := &file_borough_v1_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4768,7 @@ func (x *PurgeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobResponse.ProtoReflect.Descriptor instead.
 func (*PurgeJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{41}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PurgeJobResponse) GetJobs() uint32 {
@@ -4602,7 +4801,7 @@ type LabelJobRequest struct {
 
 func (x *LabelJobRequest) Reset() {
 	*x = LabelJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[42]
+	mi := &file_borough_v1_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4813,7 @@ func (x *LabelJobRequest) String() string {
 func (*LabelJobRequest) ProtoMessage() {}
 
 func (x *LabelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[42]
+	mi := &file_borough_v1_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +4826,7 @@ func (x *LabelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelJobRequest.ProtoReflect.Descriptor instead.
 func (*LabelJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{42}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LabelJobRequest) GetContext() *RequestContext {
@@ -4682,7 +4881,7 @@ type LabelJobResponse struct {
 
 func (x *LabelJobResponse) Reset() {
 	*x = LabelJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[43]
+	mi := &file_borough_v1_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4694,7 +4893,7 @@ func (x *LabelJobResponse) String() string {
 func (*LabelJobResponse) ProtoMessage() {}
 
 func (x *LabelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[43]
+	mi := &file_borough_v1_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4707,7 +4906,7 @@ func (x *LabelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelJobResponse.ProtoReflect.Descriptor instead.
 func (*LabelJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{43}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LabelJobResponse) GetJob() *Job {
@@ -4736,7 +4935,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[44]
+	mi := &file_borough_v1_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4748,7 +4947,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[44]
+	mi := &file_borough_v1_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4761,7 +4960,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{44}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetJobRequest) GetContext() *RequestContext {
@@ -4804,7 +5003,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[45]
+	mi := &file_borough_v1_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +5015,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[45]
+	mi := &file_borough_v1_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +5028,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{45}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -4876,7 +5075,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[46]
+	mi := &file_borough_v1_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5087,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[46]
+	mi := &file_borough_v1_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +5100,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{46}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListJobsRequest) GetContext() *RequestContext {
@@ -4979,7 +5178,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[47]
+	mi := &file_borough_v1_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5190,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[47]
+	mi := &file_borough_v1_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5203,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{47}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -5040,7 +5239,7 @@ type GetJobHistoryRequest struct {
 
 func (x *GetJobHistoryRequest) Reset() {
 	*x = GetJobHistoryRequest{}
-	mi := &file_borough_v1_job_proto_msgTypes[48]
+	mi := &file_borough_v1_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5052,7 +5251,7 @@ func (x *GetJobHistoryRequest) String() string {
 func (*GetJobHistoryRequest) ProtoMessage() {}
 
 func (x *GetJobHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[48]
+	mi := &file_borough_v1_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5065,7 +5264,7 @@ func (x *GetJobHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetJobHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{48}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetJobHistoryRequest) GetContext() *RequestContext {
@@ -5105,7 +5304,7 @@ type GetJobHistoryResponse struct {
 
 func (x *GetJobHistoryResponse) Reset() {
 	*x = GetJobHistoryResponse{}
-	mi := &file_borough_v1_job_proto_msgTypes[49]
+	mi := &file_borough_v1_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5117,7 +5316,7 @@ func (x *GetJobHistoryResponse) String() string {
 func (*GetJobHistoryResponse) ProtoMessage() {}
 
 func (x *GetJobHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[49]
+	mi := &file_borough_v1_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5130,7 +5329,7 @@ func (x *GetJobHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetJobHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{49}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetJobHistoryResponse) GetVersions() []*JobVersion {
@@ -5162,7 +5361,7 @@ type JobVersion struct {
 
 func (x *JobVersion) Reset() {
 	*x = JobVersion{}
-	mi := &file_borough_v1_job_proto_msgTypes[50]
+	mi := &file_borough_v1_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5174,7 +5373,7 @@ func (x *JobVersion) String() string {
 func (*JobVersion) ProtoMessage() {}
 
 func (x *JobVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_job_proto_msgTypes[50]
+	mi := &file_borough_v1_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5187,7 +5386,7 @@ func (x *JobVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobVersion.ProtoReflect.Descriptor instead.
 func (*JobVersion) Descriptor() ([]byte, []int) {
-	return file_borough_v1_job_proto_rawDescGZIP(), []int{50}
+	return file_borough_v1_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *JobVersion) GetJob() *Job {
@@ -5413,7 +5612,7 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04NEAR\x10\x01\x12\t\n" +
 	"\x05APART\x10\x02B\r\n" +
-	"\v_preference\"\x88\a\n" +
+	"\v_preference\"\xf9\a\n" +
 	"\bTaskSpec\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12G\n" +
 	"\venvironment\x18\x02 \x03(\v2%.borough.v1.TaskSpec.EnvironmentEntryR\venvironment\x120\n" +
@@ -5429,7 +5628,11 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\x06within\x18\v \x01(\x0e2\x1b.borough.v1.TaskSpec.WithinR\x06within\x12\x1a\n" +
 	"\bpackages\x18\f \x03(\tR\bpackages\x12'\n" +
 	"\x0fexclusive_cores\x18\r \x01(\bR\x0eexclusiveCores\x120\n" +
-	"\ahelpers\x18\x0e \x03(\v2\x16.borough.v1.HelperSpecR\ahelpers\x1a>\n" +
+	"\ahelpers\x18\x0e \x03(\v2\x16.borough.v1.HelperSpecR\ahelpers\x128\n" +
+	"\n" +
+	"identities\x18\x0f \x03(\v2\x18.borough.v1.IdentitySpecR\n" +
+	"identities\x125\n" +
+	"\asecrets\x18\x10 \x03(\v2\x1b.borough.v1.SecretReferenceR\asecrets\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a^\n" +
@@ -5441,7 +5644,15 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"ONE_SOCKET\x10\x01\x12\x11\n" +
 	"\rONE_NUMA_NODE\x10\x02B\x14\n" +
-	"\x12_working_directory\"\xea\x02\n" +
+	"\x12_working_directory\"U\n" +
+	"\fIdentitySpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\baudience\x18\x02 \x01(\tR\baudience\x12\x15\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x04R\x05ttlMs\"i\n" +
+	"\x0fSecretReference\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12*\n" +
+	"\x04form\x18\x03 \x01(\x0e2\x16.borough.v1.SecretFormR\x04form\"\xea\x02\n" +
 	"\n" +
 	"HelperSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
@@ -5763,7 +5974,12 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\x10JOB_KIND_SERVICE\x10\x01\x12\x12\n" +
 	"\x0eJOB_KIND_BATCH\x10\x02\x12\x13\n" +
 	"\x0fJOB_KIND_DAEMON\x10\x03\x12\x16\n" +
-	"\x12JOB_KIND_ALLOC_SET\x10\x04*\xd2\x01\n" +
+	"\x12JOB_KIND_ALLOC_SET\x10\x04*Y\n" +
+	"\n" +
+	"SecretForm\x12\x1b\n" +
+	"\x17SECRET_FORM_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SECRET_FORM_VARIABLE\x10\x01\x12\x14\n" +
+	"\x10SECRET_FORM_FILE\x10\x02*\xd2\x01\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_WAITING\x10\x01\x12\x15\n" +
@@ -5804,218 +6020,224 @@ func file_borough_v1_job_proto_rawDescGZIP() []byte {
 	return file_borough_v1_job_proto_rawDescData
 }
 
-var file_borough_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_borough_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_borough_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 15)
+var file_borough_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_borough_v1_job_proto_goTypes = []any{
 	(JobKind)(0),                   // 0: borough.v1.JobKind
-	(JobState)(0),                  // 1: borough.v1.JobState
-	(RolloutState)(0),              // 2: borough.v1.RolloutState
-	(UpdateSpec_OnFailure)(0),      // 3: borough.v1.UpdateSpec.OnFailure
-	(UpdateSpec_Resize)(0),         // 4: borough.v1.UpdateSpec.Resize
-	(UpdateSpec_ResizeSignal)(0),   // 5: borough.v1.UpdateSpec.ResizeSignal
-	(Toleration_Operator)(0),       // 6: borough.v1.Toleration.Operator
-	(After_Condition)(0),           // 7: borough.v1.After.Condition
-	(Constraint_Operator)(0),       // 8: borough.v1.Constraint.Operator
-	(Affinity_Kind)(0),             // 9: borough.v1.Affinity.Kind
-	(TaskSpec_Within)(0),           // 10: borough.v1.TaskSpec.Within
-	(RestartSpec_Mode)(0),          // 11: borough.v1.RestartSpec.Mode
-	(OrderRolloutRequest_Order)(0), // 12: borough.v1.OrderRolloutRequest.Order
-	(PlannedNeed_Need)(0),          // 13: borough.v1.PlannedNeed.Need
-	(*JobSpec)(nil),                // 14: borough.v1.JobSpec
-	(*UpdateSpec)(nil),             // 15: borough.v1.UpdateSpec
-	(*Preemption)(nil),             // 16: borough.v1.Preemption
-	(*GangTopology)(nil),           // 17: borough.v1.GangTopology
-	(*Role)(nil),                   // 18: borough.v1.Role
-	(*Toleration)(nil),             // 19: borough.v1.Toleration
-	(*After)(nil),                  // 20: borough.v1.After
-	(*Constraint)(nil),             // 21: borough.v1.Constraint
-	(*Spread)(nil),                 // 22: borough.v1.Spread
-	(*Affinity)(nil),               // 23: borough.v1.Affinity
-	(*TaskSpec)(nil),               // 24: borough.v1.TaskSpec
-	(*HelperSpec)(nil),             // 25: borough.v1.HelperSpec
-	(*DeviceSelector)(nil),         // 26: borough.v1.DeviceSelector
-	(*TaskOverride)(nil),           // 27: borough.v1.TaskOverride
-	(*PortSpec)(nil),               // 28: borough.v1.PortSpec
-	(*HealthCheck)(nil),            // 29: borough.v1.HealthCheck
-	(*HttpProbe)(nil),              // 30: borough.v1.HttpProbe
-	(*TcpProbe)(nil),               // 31: borough.v1.TcpProbe
-	(*CommandProbe)(nil),           // 32: borough.v1.CommandProbe
-	(*LogSpec)(nil),                // 33: borough.v1.LogSpec
-	(*RestartSpec)(nil),            // 34: borough.v1.RestartSpec
-	(*Job)(nil),                    // 35: borough.v1.Job
-	(*DaemonStatus)(nil),           // 36: borough.v1.DaemonStatus
-	(*Rollout)(nil),                // 37: borough.v1.Rollout
-	(*RolloutProgress)(nil),        // 38: borough.v1.RolloutProgress
-	(*OrderRolloutRequest)(nil),    // 39: borough.v1.OrderRolloutRequest
-	(*OrderRolloutResponse)(nil),   // 40: borough.v1.OrderRolloutResponse
-	(*JobUsage)(nil),               // 41: borough.v1.JobUsage
-	(*TaskCounts)(nil),             // 42: borough.v1.TaskCounts
-	(*SubmitJobRequest)(nil),       // 43: borough.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),      // 44: borough.v1.SubmitJobResponse
-	(*FieldChange)(nil),            // 45: borough.v1.FieldChange
-	(*PlanJobRequest)(nil),         // 46: borough.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),        // 47: borough.v1.PlanJobResponse
-	(*PlannedNeed)(nil),            // 48: borough.v1.PlannedNeed
-	(*PlannedPlacement)(nil),       // 49: borough.v1.PlannedPlacement
-	(*ScaleJobRequest)(nil),        // 50: borough.v1.ScaleJobRequest
-	(*ScaleJobResponse)(nil),       // 51: borough.v1.ScaleJobResponse
-	(*StopJobRequest)(nil),         // 52: borough.v1.StopJobRequest
-	(*StopJobResponse)(nil),        // 53: borough.v1.StopJobResponse
-	(*PurgeJobRequest)(nil),        // 54: borough.v1.PurgeJobRequest
-	(*PurgeJobResponse)(nil),       // 55: borough.v1.PurgeJobResponse
-	(*LabelJobRequest)(nil),        // 56: borough.v1.LabelJobRequest
-	(*LabelJobResponse)(nil),       // 57: borough.v1.LabelJobResponse
-	(*GetJobRequest)(nil),          // 58: borough.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 59: borough.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 60: borough.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 61: borough.v1.ListJobsResponse
-	(*GetJobHistoryRequest)(nil),   // 62: borough.v1.GetJobHistoryRequest
-	(*GetJobHistoryResponse)(nil),  // 63: borough.v1.GetJobHistoryResponse
-	(*JobVersion)(nil),             // 64: borough.v1.JobVersion
-	nil,                            // 65: borough.v1.JobSpec.OverridesEntry
-	nil,                            // 66: borough.v1.JobSpec.LabelsEntry
-	nil,                            // 67: borough.v1.TaskSpec.EnvironmentEntry
-	nil,                            // 68: borough.v1.TaskSpec.DeviceSelectorsEntry
-	nil,                            // 69: borough.v1.HelperSpec.EnvironmentEntry
-	nil,                            // 70: borough.v1.TaskOverride.EnvironmentEntry
-	nil,                            // 71: borough.v1.Job.LabelsEntry
-	nil,                            // 72: borough.v1.LabelJobRequest.LabelsEntry
-	nil,                            // 73: borough.v1.ListJobsRequest.LabelsEntry
-	(TaintEffect)(0),               // 74: borough.v1.TaintEffect
-	(*Resources)(nil),              // 75: borough.v1.Resources
-	(HelperPhase)(0),               // 76: borough.v1.HelperPhase
-	(*RequestContext)(nil),         // 77: borough.v1.RequestContext
-	(*Cursor)(nil),                 // 78: borough.v1.Cursor
-	(*Explanation)(nil),            // 79: borough.v1.Explanation
-	(*Port)(nil),                   // 80: borough.v1.Port
-	(*Victim)(nil),                 // 81: borough.v1.Victim
-	(*PageRequest)(nil),            // 82: borough.v1.PageRequest
-	(*LabelMatch)(nil),             // 83: borough.v1.LabelMatch
+	(SecretForm)(0),                // 1: borough.v1.SecretForm
+	(JobState)(0),                  // 2: borough.v1.JobState
+	(RolloutState)(0),              // 3: borough.v1.RolloutState
+	(UpdateSpec_OnFailure)(0),      // 4: borough.v1.UpdateSpec.OnFailure
+	(UpdateSpec_Resize)(0),         // 5: borough.v1.UpdateSpec.Resize
+	(UpdateSpec_ResizeSignal)(0),   // 6: borough.v1.UpdateSpec.ResizeSignal
+	(Toleration_Operator)(0),       // 7: borough.v1.Toleration.Operator
+	(After_Condition)(0),           // 8: borough.v1.After.Condition
+	(Constraint_Operator)(0),       // 9: borough.v1.Constraint.Operator
+	(Affinity_Kind)(0),             // 10: borough.v1.Affinity.Kind
+	(TaskSpec_Within)(0),           // 11: borough.v1.TaskSpec.Within
+	(RestartSpec_Mode)(0),          // 12: borough.v1.RestartSpec.Mode
+	(OrderRolloutRequest_Order)(0), // 13: borough.v1.OrderRolloutRequest.Order
+	(PlannedNeed_Need)(0),          // 14: borough.v1.PlannedNeed.Need
+	(*JobSpec)(nil),                // 15: borough.v1.JobSpec
+	(*UpdateSpec)(nil),             // 16: borough.v1.UpdateSpec
+	(*Preemption)(nil),             // 17: borough.v1.Preemption
+	(*GangTopology)(nil),           // 18: borough.v1.GangTopology
+	(*Role)(nil),                   // 19: borough.v1.Role
+	(*Toleration)(nil),             // 20: borough.v1.Toleration
+	(*After)(nil),                  // 21: borough.v1.After
+	(*Constraint)(nil),             // 22: borough.v1.Constraint
+	(*Spread)(nil),                 // 23: borough.v1.Spread
+	(*Affinity)(nil),               // 24: borough.v1.Affinity
+	(*TaskSpec)(nil),               // 25: borough.v1.TaskSpec
+	(*IdentitySpec)(nil),           // 26: borough.v1.IdentitySpec
+	(*SecretReference)(nil),        // 27: borough.v1.SecretReference
+	(*HelperSpec)(nil),             // 28: borough.v1.HelperSpec
+	(*DeviceSelector)(nil),         // 29: borough.v1.DeviceSelector
+	(*TaskOverride)(nil),           // 30: borough.v1.TaskOverride
+	(*PortSpec)(nil),               // 31: borough.v1.PortSpec
+	(*HealthCheck)(nil),            // 32: borough.v1.HealthCheck
+	(*HttpProbe)(nil),              // 33: borough.v1.HttpProbe
+	(*TcpProbe)(nil),               // 34: borough.v1.TcpProbe
+	(*CommandProbe)(nil),           // 35: borough.v1.CommandProbe
+	(*LogSpec)(nil),                // 36: borough.v1.LogSpec
+	(*RestartSpec)(nil),            // 37: borough.v1.RestartSpec
+	(*Job)(nil),                    // 38: borough.v1.Job
+	(*DaemonStatus)(nil),           // 39: borough.v1.DaemonStatus
+	(*Rollout)(nil),                // 40: borough.v1.Rollout
+	(*RolloutProgress)(nil),        // 41: borough.v1.RolloutProgress
+	(*OrderRolloutRequest)(nil),    // 42: borough.v1.OrderRolloutRequest
+	(*OrderRolloutResponse)(nil),   // 43: borough.v1.OrderRolloutResponse
+	(*JobUsage)(nil),               // 44: borough.v1.JobUsage
+	(*TaskCounts)(nil),             // 45: borough.v1.TaskCounts
+	(*SubmitJobRequest)(nil),       // 46: borough.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),      // 47: borough.v1.SubmitJobResponse
+	(*FieldChange)(nil),            // 48: borough.v1.FieldChange
+	(*PlanJobRequest)(nil),         // 49: borough.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),        // 50: borough.v1.PlanJobResponse
+	(*PlannedNeed)(nil),            // 51: borough.v1.PlannedNeed
+	(*PlannedPlacement)(nil),       // 52: borough.v1.PlannedPlacement
+	(*ScaleJobRequest)(nil),        // 53: borough.v1.ScaleJobRequest
+	(*ScaleJobResponse)(nil),       // 54: borough.v1.ScaleJobResponse
+	(*StopJobRequest)(nil),         // 55: borough.v1.StopJobRequest
+	(*StopJobResponse)(nil),        // 56: borough.v1.StopJobResponse
+	(*PurgeJobRequest)(nil),        // 57: borough.v1.PurgeJobRequest
+	(*PurgeJobResponse)(nil),       // 58: borough.v1.PurgeJobResponse
+	(*LabelJobRequest)(nil),        // 59: borough.v1.LabelJobRequest
+	(*LabelJobResponse)(nil),       // 60: borough.v1.LabelJobResponse
+	(*GetJobRequest)(nil),          // 61: borough.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 62: borough.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 63: borough.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 64: borough.v1.ListJobsResponse
+	(*GetJobHistoryRequest)(nil),   // 65: borough.v1.GetJobHistoryRequest
+	(*GetJobHistoryResponse)(nil),  // 66: borough.v1.GetJobHistoryResponse
+	(*JobVersion)(nil),             // 67: borough.v1.JobVersion
+	nil,                            // 68: borough.v1.JobSpec.OverridesEntry
+	nil,                            // 69: borough.v1.JobSpec.LabelsEntry
+	nil,                            // 70: borough.v1.TaskSpec.EnvironmentEntry
+	nil,                            // 71: borough.v1.TaskSpec.DeviceSelectorsEntry
+	nil,                            // 72: borough.v1.HelperSpec.EnvironmentEntry
+	nil,                            // 73: borough.v1.TaskOverride.EnvironmentEntry
+	nil,                            // 74: borough.v1.Job.LabelsEntry
+	nil,                            // 75: borough.v1.LabelJobRequest.LabelsEntry
+	nil,                            // 76: borough.v1.ListJobsRequest.LabelsEntry
+	(TaintEffect)(0),               // 77: borough.v1.TaintEffect
+	(*Resources)(nil),              // 78: borough.v1.Resources
+	(HelperPhase)(0),               // 79: borough.v1.HelperPhase
+	(*RequestContext)(nil),         // 80: borough.v1.RequestContext
+	(*Cursor)(nil),                 // 81: borough.v1.Cursor
+	(*Explanation)(nil),            // 82: borough.v1.Explanation
+	(*Port)(nil),                   // 83: borough.v1.Port
+	(*Victim)(nil),                 // 84: borough.v1.Victim
+	(*PageRequest)(nil),            // 85: borough.v1.PageRequest
+	(*LabelMatch)(nil),             // 86: borough.v1.LabelMatch
 }
 var file_borough_v1_job_proto_depIdxs = []int32{
 	0,   // 0: borough.v1.JobSpec.kind:type_name -> borough.v1.JobKind
-	20,  // 1: borough.v1.JobSpec.after:type_name -> borough.v1.After
-	21,  // 2: borough.v1.JobSpec.constraints:type_name -> borough.v1.Constraint
-	22,  // 3: borough.v1.JobSpec.spread:type_name -> borough.v1.Spread
-	24,  // 4: borough.v1.JobSpec.task:type_name -> borough.v1.TaskSpec
-	65,  // 5: borough.v1.JobSpec.overrides:type_name -> borough.v1.JobSpec.OverridesEntry
-	34,  // 6: borough.v1.JobSpec.restart:type_name -> borough.v1.RestartSpec
-	66,  // 7: borough.v1.JobSpec.labels:type_name -> borough.v1.JobSpec.LabelsEntry
-	23,  // 8: borough.v1.JobSpec.affinity:type_name -> borough.v1.Affinity
-	19,  // 9: borough.v1.JobSpec.tolerations:type_name -> borough.v1.Toleration
-	17,  // 10: borough.v1.JobSpec.gang_topology:type_name -> borough.v1.GangTopology
-	18,  // 11: borough.v1.JobSpec.roles:type_name -> borough.v1.Role
-	16,  // 12: borough.v1.JobSpec.preemption:type_name -> borough.v1.Preemption
-	15,  // 13: borough.v1.JobSpec.update:type_name -> borough.v1.UpdateSpec
-	3,   // 14: borough.v1.UpdateSpec.on_failure:type_name -> borough.v1.UpdateSpec.OnFailure
-	4,   // 15: borough.v1.UpdateSpec.resize:type_name -> borough.v1.UpdateSpec.Resize
-	5,   // 16: borough.v1.UpdateSpec.resize_signal:type_name -> borough.v1.UpdateSpec.ResizeSignal
-	27,  // 17: borough.v1.Role.task:type_name -> borough.v1.TaskOverride
-	6,   // 18: borough.v1.Toleration.operator:type_name -> borough.v1.Toleration.Operator
-	74,  // 19: borough.v1.Toleration.effect:type_name -> borough.v1.TaintEffect
-	7,   // 20: borough.v1.After.condition:type_name -> borough.v1.After.Condition
-	8,   // 21: borough.v1.Constraint.operator:type_name -> borough.v1.Constraint.Operator
-	9,   // 22: borough.v1.Affinity.kind:type_name -> borough.v1.Affinity.Kind
-	21,  // 23: borough.v1.Affinity.jobs:type_name -> borough.v1.Constraint
-	67,  // 24: borough.v1.TaskSpec.environment:type_name -> borough.v1.TaskSpec.EnvironmentEntry
-	75,  // 25: borough.v1.TaskSpec.resources:type_name -> borough.v1.Resources
-	28,  // 26: borough.v1.TaskSpec.ports:type_name -> borough.v1.PortSpec
-	29,  // 27: borough.v1.TaskSpec.health:type_name -> borough.v1.HealthCheck
-	33,  // 28: borough.v1.TaskSpec.log:type_name -> borough.v1.LogSpec
-	68,  // 29: borough.v1.TaskSpec.device_selectors:type_name -> borough.v1.TaskSpec.DeviceSelectorsEntry
-	10,  // 30: borough.v1.TaskSpec.within:type_name -> borough.v1.TaskSpec.Within
-	25,  // 31: borough.v1.TaskSpec.helpers:type_name -> borough.v1.HelperSpec
-	76,  // 32: borough.v1.HelperSpec.when:type_name -> borough.v1.HelperPhase
-	69,  // 33: borough.v1.HelperSpec.environment:type_name -> borough.v1.HelperSpec.EnvironmentEntry
-	70,  // 34: borough.v1.TaskOverride.environment:type_name -> borough.v1.TaskOverride.EnvironmentEntry
-	75,  // 35: borough.v1.TaskOverride.resources:type_name -> borough.v1.Resources
-	30,  // 36: borough.v1.HealthCheck.http:type_name -> borough.v1.HttpProbe
-	31,  // 37: borough.v1.HealthCheck.tcp:type_name -> borough.v1.TcpProbe
-	32,  // 38: borough.v1.HealthCheck.command:type_name -> borough.v1.CommandProbe
-	11,  // 39: borough.v1.RestartSpec.mode:type_name -> borough.v1.RestartSpec.Mode
-	1,   // 40: borough.v1.Job.state:type_name -> borough.v1.JobState
-	42,  // 41: borough.v1.Job.tasks:type_name -> borough.v1.TaskCounts
-	0,   // 42: borough.v1.Job.kind:type_name -> borough.v1.JobKind
-	71,  // 43: borough.v1.Job.labels:type_name -> borough.v1.Job.LabelsEntry
-	41,  // 44: borough.v1.Job.usage:type_name -> borough.v1.JobUsage
-	37,  // 45: borough.v1.Job.rollout:type_name -> borough.v1.Rollout
-	36,  // 46: borough.v1.Job.daemon:type_name -> borough.v1.DaemonStatus
-	2,   // 47: borough.v1.Rollout.state:type_name -> borough.v1.RolloutState
-	38,  // 48: borough.v1.Rollout.progress:type_name -> borough.v1.RolloutProgress
-	77,  // 49: borough.v1.OrderRolloutRequest.context:type_name -> borough.v1.RequestContext
-	12,  // 50: borough.v1.OrderRolloutRequest.order:type_name -> borough.v1.OrderRolloutRequest.Order
-	35,  // 51: borough.v1.OrderRolloutResponse.job:type_name -> borough.v1.Job
-	78,  // 52: borough.v1.OrderRolloutResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 53: borough.v1.SubmitJobRequest.context:type_name -> borough.v1.RequestContext
-	14,  // 54: borough.v1.SubmitJobRequest.spec:type_name -> borough.v1.JobSpec
-	35,  // 55: borough.v1.SubmitJobResponse.job:type_name -> borough.v1.Job
-	45,  // 56: borough.v1.SubmitJobResponse.diff:type_name -> borough.v1.FieldChange
-	78,  // 57: borough.v1.SubmitJobResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 58: borough.v1.PlanJobRequest.context:type_name -> borough.v1.RequestContext
-	14,  // 59: borough.v1.PlanJobRequest.spec:type_name -> borough.v1.JobSpec
-	45,  // 60: borough.v1.PlanJobResponse.diff:type_name -> borough.v1.FieldChange
-	49,  // 61: borough.v1.PlanJobResponse.placements:type_name -> borough.v1.PlannedPlacement
-	79,  // 62: borough.v1.PlanJobResponse.unplaced:type_name -> borough.v1.Explanation
-	78,  // 63: borough.v1.PlanJobResponse.cursor:type_name -> borough.v1.Cursor
-	45,  // 64: borough.v1.PlanJobResponse.file_diff:type_name -> borough.v1.FieldChange
-	48,  // 65: borough.v1.PlanJobResponse.needs:type_name -> borough.v1.PlannedNeed
-	13,  // 66: borough.v1.PlannedNeed.need:type_name -> borough.v1.PlannedNeed.Need
-	80,  // 67: borough.v1.PlannedPlacement.ports:type_name -> borough.v1.Port
-	81,  // 68: borough.v1.PlannedPlacement.victims:type_name -> borough.v1.Victim
-	77,  // 69: borough.v1.ScaleJobRequest.context:type_name -> borough.v1.RequestContext
-	35,  // 70: borough.v1.ScaleJobResponse.job:type_name -> borough.v1.Job
-	78,  // 71: borough.v1.ScaleJobResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 72: borough.v1.StopJobRequest.context:type_name -> borough.v1.RequestContext
-	35,  // 73: borough.v1.StopJobResponse.job:type_name -> borough.v1.Job
-	78,  // 74: borough.v1.StopJobResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 75: borough.v1.PurgeJobRequest.context:type_name -> borough.v1.RequestContext
-	78,  // 76: borough.v1.PurgeJobResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 77: borough.v1.LabelJobRequest.context:type_name -> borough.v1.RequestContext
-	72,  // 78: borough.v1.LabelJobRequest.labels:type_name -> borough.v1.LabelJobRequest.LabelsEntry
-	35,  // 79: borough.v1.LabelJobResponse.job:type_name -> borough.v1.Job
-	78,  // 80: borough.v1.LabelJobResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 81: borough.v1.GetJobRequest.context:type_name -> borough.v1.RequestContext
-	35,  // 82: borough.v1.GetJobResponse.job:type_name -> borough.v1.Job
-	14,  // 83: borough.v1.GetJobResponse.spec:type_name -> borough.v1.JobSpec
-	78,  // 84: borough.v1.GetJobResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 85: borough.v1.ListJobsRequest.context:type_name -> borough.v1.RequestContext
-	82,  // 86: borough.v1.ListJobsRequest.page:type_name -> borough.v1.PageRequest
-	73,  // 87: borough.v1.ListJobsRequest.labels:type_name -> borough.v1.ListJobsRequest.LabelsEntry
-	83,  // 88: borough.v1.ListJobsRequest.selector:type_name -> borough.v1.LabelMatch
-	1,   // 89: borough.v1.ListJobsRequest.states:type_name -> borough.v1.JobState
-	35,  // 90: borough.v1.ListJobsResponse.jobs:type_name -> borough.v1.Job
-	78,  // 91: borough.v1.ListJobsResponse.cursor:type_name -> borough.v1.Cursor
-	77,  // 92: borough.v1.GetJobHistoryRequest.context:type_name -> borough.v1.RequestContext
-	64,  // 93: borough.v1.GetJobHistoryResponse.versions:type_name -> borough.v1.JobVersion
-	35,  // 94: borough.v1.JobVersion.job:type_name -> borough.v1.Job
-	14,  // 95: borough.v1.JobVersion.spec:type_name -> borough.v1.JobSpec
-	27,  // 96: borough.v1.JobSpec.OverridesEntry.value:type_name -> borough.v1.TaskOverride
-	26,  // 97: borough.v1.TaskSpec.DeviceSelectorsEntry.value:type_name -> borough.v1.DeviceSelector
-	43,  // 98: borough.v1.JobService.SubmitJob:input_type -> borough.v1.SubmitJobRequest
-	46,  // 99: borough.v1.JobService.PlanJob:input_type -> borough.v1.PlanJobRequest
-	50,  // 100: borough.v1.JobService.ScaleJob:input_type -> borough.v1.ScaleJobRequest
-	39,  // 101: borough.v1.JobService.OrderRollout:input_type -> borough.v1.OrderRolloutRequest
-	52,  // 102: borough.v1.JobService.StopJob:input_type -> borough.v1.StopJobRequest
-	54,  // 103: borough.v1.JobService.PurgeJob:input_type -> borough.v1.PurgeJobRequest
-	56,  // 104: borough.v1.JobService.LabelJob:input_type -> borough.v1.LabelJobRequest
-	58,  // 105: borough.v1.JobService.GetJob:input_type -> borough.v1.GetJobRequest
-	60,  // 106: borough.v1.JobService.ListJobs:input_type -> borough.v1.ListJobsRequest
-	62,  // 107: borough.v1.JobService.GetJobHistory:input_type -> borough.v1.GetJobHistoryRequest
-	44,  // 108: borough.v1.JobService.SubmitJob:output_type -> borough.v1.SubmitJobResponse
-	47,  // 109: borough.v1.JobService.PlanJob:output_type -> borough.v1.PlanJobResponse
-	51,  // 110: borough.v1.JobService.ScaleJob:output_type -> borough.v1.ScaleJobResponse
-	40,  // 111: borough.v1.JobService.OrderRollout:output_type -> borough.v1.OrderRolloutResponse
-	53,  // 112: borough.v1.JobService.StopJob:output_type -> borough.v1.StopJobResponse
-	55,  // 113: borough.v1.JobService.PurgeJob:output_type -> borough.v1.PurgeJobResponse
-	57,  // 114: borough.v1.JobService.LabelJob:output_type -> borough.v1.LabelJobResponse
-	59,  // 115: borough.v1.JobService.GetJob:output_type -> borough.v1.GetJobResponse
-	61,  // 116: borough.v1.JobService.ListJobs:output_type -> borough.v1.ListJobsResponse
-	63,  // 117: borough.v1.JobService.GetJobHistory:output_type -> borough.v1.GetJobHistoryResponse
-	108, // [108:118] is the sub-list for method output_type
-	98,  // [98:108] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	21,  // 1: borough.v1.JobSpec.after:type_name -> borough.v1.After
+	22,  // 2: borough.v1.JobSpec.constraints:type_name -> borough.v1.Constraint
+	23,  // 3: borough.v1.JobSpec.spread:type_name -> borough.v1.Spread
+	25,  // 4: borough.v1.JobSpec.task:type_name -> borough.v1.TaskSpec
+	68,  // 5: borough.v1.JobSpec.overrides:type_name -> borough.v1.JobSpec.OverridesEntry
+	37,  // 6: borough.v1.JobSpec.restart:type_name -> borough.v1.RestartSpec
+	69,  // 7: borough.v1.JobSpec.labels:type_name -> borough.v1.JobSpec.LabelsEntry
+	24,  // 8: borough.v1.JobSpec.affinity:type_name -> borough.v1.Affinity
+	20,  // 9: borough.v1.JobSpec.tolerations:type_name -> borough.v1.Toleration
+	18,  // 10: borough.v1.JobSpec.gang_topology:type_name -> borough.v1.GangTopology
+	19,  // 11: borough.v1.JobSpec.roles:type_name -> borough.v1.Role
+	17,  // 12: borough.v1.JobSpec.preemption:type_name -> borough.v1.Preemption
+	16,  // 13: borough.v1.JobSpec.update:type_name -> borough.v1.UpdateSpec
+	4,   // 14: borough.v1.UpdateSpec.on_failure:type_name -> borough.v1.UpdateSpec.OnFailure
+	5,   // 15: borough.v1.UpdateSpec.resize:type_name -> borough.v1.UpdateSpec.Resize
+	6,   // 16: borough.v1.UpdateSpec.resize_signal:type_name -> borough.v1.UpdateSpec.ResizeSignal
+	30,  // 17: borough.v1.Role.task:type_name -> borough.v1.TaskOverride
+	7,   // 18: borough.v1.Toleration.operator:type_name -> borough.v1.Toleration.Operator
+	77,  // 19: borough.v1.Toleration.effect:type_name -> borough.v1.TaintEffect
+	8,   // 20: borough.v1.After.condition:type_name -> borough.v1.After.Condition
+	9,   // 21: borough.v1.Constraint.operator:type_name -> borough.v1.Constraint.Operator
+	10,  // 22: borough.v1.Affinity.kind:type_name -> borough.v1.Affinity.Kind
+	22,  // 23: borough.v1.Affinity.jobs:type_name -> borough.v1.Constraint
+	70,  // 24: borough.v1.TaskSpec.environment:type_name -> borough.v1.TaskSpec.EnvironmentEntry
+	78,  // 25: borough.v1.TaskSpec.resources:type_name -> borough.v1.Resources
+	31,  // 26: borough.v1.TaskSpec.ports:type_name -> borough.v1.PortSpec
+	32,  // 27: borough.v1.TaskSpec.health:type_name -> borough.v1.HealthCheck
+	36,  // 28: borough.v1.TaskSpec.log:type_name -> borough.v1.LogSpec
+	71,  // 29: borough.v1.TaskSpec.device_selectors:type_name -> borough.v1.TaskSpec.DeviceSelectorsEntry
+	11,  // 30: borough.v1.TaskSpec.within:type_name -> borough.v1.TaskSpec.Within
+	28,  // 31: borough.v1.TaskSpec.helpers:type_name -> borough.v1.HelperSpec
+	26,  // 32: borough.v1.TaskSpec.identities:type_name -> borough.v1.IdentitySpec
+	27,  // 33: borough.v1.TaskSpec.secrets:type_name -> borough.v1.SecretReference
+	1,   // 34: borough.v1.SecretReference.form:type_name -> borough.v1.SecretForm
+	79,  // 35: borough.v1.HelperSpec.when:type_name -> borough.v1.HelperPhase
+	72,  // 36: borough.v1.HelperSpec.environment:type_name -> borough.v1.HelperSpec.EnvironmentEntry
+	73,  // 37: borough.v1.TaskOverride.environment:type_name -> borough.v1.TaskOverride.EnvironmentEntry
+	78,  // 38: borough.v1.TaskOverride.resources:type_name -> borough.v1.Resources
+	33,  // 39: borough.v1.HealthCheck.http:type_name -> borough.v1.HttpProbe
+	34,  // 40: borough.v1.HealthCheck.tcp:type_name -> borough.v1.TcpProbe
+	35,  // 41: borough.v1.HealthCheck.command:type_name -> borough.v1.CommandProbe
+	12,  // 42: borough.v1.RestartSpec.mode:type_name -> borough.v1.RestartSpec.Mode
+	2,   // 43: borough.v1.Job.state:type_name -> borough.v1.JobState
+	45,  // 44: borough.v1.Job.tasks:type_name -> borough.v1.TaskCounts
+	0,   // 45: borough.v1.Job.kind:type_name -> borough.v1.JobKind
+	74,  // 46: borough.v1.Job.labels:type_name -> borough.v1.Job.LabelsEntry
+	44,  // 47: borough.v1.Job.usage:type_name -> borough.v1.JobUsage
+	40,  // 48: borough.v1.Job.rollout:type_name -> borough.v1.Rollout
+	39,  // 49: borough.v1.Job.daemon:type_name -> borough.v1.DaemonStatus
+	3,   // 50: borough.v1.Rollout.state:type_name -> borough.v1.RolloutState
+	41,  // 51: borough.v1.Rollout.progress:type_name -> borough.v1.RolloutProgress
+	80,  // 52: borough.v1.OrderRolloutRequest.context:type_name -> borough.v1.RequestContext
+	13,  // 53: borough.v1.OrderRolloutRequest.order:type_name -> borough.v1.OrderRolloutRequest.Order
+	38,  // 54: borough.v1.OrderRolloutResponse.job:type_name -> borough.v1.Job
+	81,  // 55: borough.v1.OrderRolloutResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 56: borough.v1.SubmitJobRequest.context:type_name -> borough.v1.RequestContext
+	15,  // 57: borough.v1.SubmitJobRequest.spec:type_name -> borough.v1.JobSpec
+	38,  // 58: borough.v1.SubmitJobResponse.job:type_name -> borough.v1.Job
+	48,  // 59: borough.v1.SubmitJobResponse.diff:type_name -> borough.v1.FieldChange
+	81,  // 60: borough.v1.SubmitJobResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 61: borough.v1.PlanJobRequest.context:type_name -> borough.v1.RequestContext
+	15,  // 62: borough.v1.PlanJobRequest.spec:type_name -> borough.v1.JobSpec
+	48,  // 63: borough.v1.PlanJobResponse.diff:type_name -> borough.v1.FieldChange
+	52,  // 64: borough.v1.PlanJobResponse.placements:type_name -> borough.v1.PlannedPlacement
+	82,  // 65: borough.v1.PlanJobResponse.unplaced:type_name -> borough.v1.Explanation
+	81,  // 66: borough.v1.PlanJobResponse.cursor:type_name -> borough.v1.Cursor
+	48,  // 67: borough.v1.PlanJobResponse.file_diff:type_name -> borough.v1.FieldChange
+	51,  // 68: borough.v1.PlanJobResponse.needs:type_name -> borough.v1.PlannedNeed
+	14,  // 69: borough.v1.PlannedNeed.need:type_name -> borough.v1.PlannedNeed.Need
+	83,  // 70: borough.v1.PlannedPlacement.ports:type_name -> borough.v1.Port
+	84,  // 71: borough.v1.PlannedPlacement.victims:type_name -> borough.v1.Victim
+	80,  // 72: borough.v1.ScaleJobRequest.context:type_name -> borough.v1.RequestContext
+	38,  // 73: borough.v1.ScaleJobResponse.job:type_name -> borough.v1.Job
+	81,  // 74: borough.v1.ScaleJobResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 75: borough.v1.StopJobRequest.context:type_name -> borough.v1.RequestContext
+	38,  // 76: borough.v1.StopJobResponse.job:type_name -> borough.v1.Job
+	81,  // 77: borough.v1.StopJobResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 78: borough.v1.PurgeJobRequest.context:type_name -> borough.v1.RequestContext
+	81,  // 79: borough.v1.PurgeJobResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 80: borough.v1.LabelJobRequest.context:type_name -> borough.v1.RequestContext
+	75,  // 81: borough.v1.LabelJobRequest.labels:type_name -> borough.v1.LabelJobRequest.LabelsEntry
+	38,  // 82: borough.v1.LabelJobResponse.job:type_name -> borough.v1.Job
+	81,  // 83: borough.v1.LabelJobResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 84: borough.v1.GetJobRequest.context:type_name -> borough.v1.RequestContext
+	38,  // 85: borough.v1.GetJobResponse.job:type_name -> borough.v1.Job
+	15,  // 86: borough.v1.GetJobResponse.spec:type_name -> borough.v1.JobSpec
+	81,  // 87: borough.v1.GetJobResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 88: borough.v1.ListJobsRequest.context:type_name -> borough.v1.RequestContext
+	85,  // 89: borough.v1.ListJobsRequest.page:type_name -> borough.v1.PageRequest
+	76,  // 90: borough.v1.ListJobsRequest.labels:type_name -> borough.v1.ListJobsRequest.LabelsEntry
+	86,  // 91: borough.v1.ListJobsRequest.selector:type_name -> borough.v1.LabelMatch
+	2,   // 92: borough.v1.ListJobsRequest.states:type_name -> borough.v1.JobState
+	38,  // 93: borough.v1.ListJobsResponse.jobs:type_name -> borough.v1.Job
+	81,  // 94: borough.v1.ListJobsResponse.cursor:type_name -> borough.v1.Cursor
+	80,  // 95: borough.v1.GetJobHistoryRequest.context:type_name -> borough.v1.RequestContext
+	67,  // 96: borough.v1.GetJobHistoryResponse.versions:type_name -> borough.v1.JobVersion
+	38,  // 97: borough.v1.JobVersion.job:type_name -> borough.v1.Job
+	15,  // 98: borough.v1.JobVersion.spec:type_name -> borough.v1.JobSpec
+	30,  // 99: borough.v1.JobSpec.OverridesEntry.value:type_name -> borough.v1.TaskOverride
+	29,  // 100: borough.v1.TaskSpec.DeviceSelectorsEntry.value:type_name -> borough.v1.DeviceSelector
+	46,  // 101: borough.v1.JobService.SubmitJob:input_type -> borough.v1.SubmitJobRequest
+	49,  // 102: borough.v1.JobService.PlanJob:input_type -> borough.v1.PlanJobRequest
+	53,  // 103: borough.v1.JobService.ScaleJob:input_type -> borough.v1.ScaleJobRequest
+	42,  // 104: borough.v1.JobService.OrderRollout:input_type -> borough.v1.OrderRolloutRequest
+	55,  // 105: borough.v1.JobService.StopJob:input_type -> borough.v1.StopJobRequest
+	57,  // 106: borough.v1.JobService.PurgeJob:input_type -> borough.v1.PurgeJobRequest
+	59,  // 107: borough.v1.JobService.LabelJob:input_type -> borough.v1.LabelJobRequest
+	61,  // 108: borough.v1.JobService.GetJob:input_type -> borough.v1.GetJobRequest
+	63,  // 109: borough.v1.JobService.ListJobs:input_type -> borough.v1.ListJobsRequest
+	65,  // 110: borough.v1.JobService.GetJobHistory:input_type -> borough.v1.GetJobHistoryRequest
+	47,  // 111: borough.v1.JobService.SubmitJob:output_type -> borough.v1.SubmitJobResponse
+	50,  // 112: borough.v1.JobService.PlanJob:output_type -> borough.v1.PlanJobResponse
+	54,  // 113: borough.v1.JobService.ScaleJob:output_type -> borough.v1.ScaleJobResponse
+	43,  // 114: borough.v1.JobService.OrderRollout:output_type -> borough.v1.OrderRolloutResponse
+	56,  // 115: borough.v1.JobService.StopJob:output_type -> borough.v1.StopJobResponse
+	58,  // 116: borough.v1.JobService.PurgeJob:output_type -> borough.v1.PurgeJobResponse
+	60,  // 117: borough.v1.JobService.LabelJob:output_type -> borough.v1.LabelJobResponse
+	62,  // 118: borough.v1.JobService.GetJob:output_type -> borough.v1.GetJobResponse
+	64,  // 119: borough.v1.JobService.ListJobs:output_type -> borough.v1.ListJobsResponse
+	66,  // 120: borough.v1.JobService.GetJobHistory:output_type -> borough.v1.GetJobHistoryResponse
+	111, // [111:121] is the sub-list for method output_type
+	101, // [101:111] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_job_proto_init() }
@@ -6033,24 +6255,24 @@ func file_borough_v1_job_proto_init() {
 	file_borough_v1_job_proto_msgTypes[8].OneofWrappers = []any{}
 	file_borough_v1_job_proto_msgTypes[9].OneofWrappers = []any{}
 	file_borough_v1_job_proto_msgTypes[10].OneofWrappers = []any{}
-	file_borough_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
 	file_borough_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
-	file_borough_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
-	file_borough_v1_job_proto_msgTypes[15].OneofWrappers = []any{
+	file_borough_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
+	file_borough_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
+	file_borough_v1_job_proto_msgTypes[17].OneofWrappers = []any{
 		(*HealthCheck_Http)(nil),
 		(*HealthCheck_Tcp)(nil),
 		(*HealthCheck_Command)(nil),
 	}
-	file_borough_v1_job_proto_msgTypes[20].OneofWrappers = []any{}
-	file_borough_v1_job_proto_msgTypes[24].OneofWrappers = []any{}
-	file_borough_v1_job_proto_msgTypes[50].OneofWrappers = []any{}
+	file_borough_v1_job_proto_msgTypes[22].OneofWrappers = []any{}
+	file_borough_v1_job_proto_msgTypes[26].OneofWrappers = []any{}
+	file_borough_v1_job_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_job_proto_rawDesc), len(file_borough_v1_job_proto_rawDesc)),
-			NumEnums:      14,
-			NumMessages:   60,
+			NumEnums:      15,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

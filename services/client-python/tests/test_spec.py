@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import borough
-from borough import CommandCheck, Helper, HttpCheck, Restart, TcpCheck, Timing, Update
+from borough import CommandCheck, Helper, HttpCheck, Identity, Restart, Secret, TcpCheck, Timing, Update
 from borough.amounts import byte_count, cpu_millis, duration_ms, duration_text
 from borough.placement import constraint_of
 from borough.v1 import AfterCondition, ConstraintOperator, OnFailure, RestartMode
@@ -37,7 +37,7 @@ def test_the_defaults_are_those_of_job_files() -> None:
 def test_what_is_given_arrives() -> None:
     spec = borough.job(
         "web",
-        ["serve", "${PORT_HTTP_IN}", "${A}", "$${PLAIN}", "${BOROUGH_INDEX}", "${B}"],
+        ["serve", "${PORT_HTTP_IN}", "${A}", "$${PLAIN}", "${BOROUGH_INDEX}", "${B}", "${KEY}"],
         user="alice",
         count=3,
         priority="monitoring",
@@ -54,6 +54,8 @@ def test_what_is_given_arrives() -> None:
         restart=Restart("on_failure", attempts=7),
         update=Update(surge_max=1, unavailable_max=0, on_failure="stop"),
         helpers=[Helper("migrate", "before", ["migrate", "${A}"], deadline="2m")],
+        identities=["vault", Identity("aws", "https://sts.example.org", "10m")],
+        secrets=[Secret("TOKEN", "api/token"), Secret("KEY", "tls/key.pem", "file")],
         after=["prepare"],
         constraints=["rack in [r1, r2]", "arch != arm64 prefer 10"],
         spread=["rack", "node.name"],
@@ -77,6 +79,10 @@ def test_what_is_given_arrives() -> None:
     assert (update.surge_max, update.unavailable_max, update.on_failure) == (1, 0, OnFailure.STOP)
     assert (update.healthy_after_ms, update.failures_max) == (10_000, 2)
     assert task.helpers[0].deadline_ms == 120_000
+    identities = [(each.name, each.audience, each.ttl_ms) for each in task.identities]
+    assert identities == [("vault", "vault", 3_600_000), ("aws", "https://sts.example.org", 600_000)]
+    secrets = [(each.name, each.source, each.form.name) for each in task.secrets]
+    assert secrets == [("TOKEN", "api/token", "VARIABLE"), ("KEY", "tls/key.pem", "FILE")]
     assert (spec.after[0].job, spec.after[0].condition) == ("prepare", AfterCondition.SUCCEEDED)
     assert [(each.attribute, each.weight) for each in spec.spread] == [("rack", 100), ("node.name", 50)]
     assert spec.constraints[1].preference == 10
@@ -138,6 +144,12 @@ def test_what_is_given_arrives() -> None:
         ({"update": Update(canaries=2)}, "update.canaries", "0 to 1"),
         ({"update": Update(surge_max=1), "kind": "batch"}, "update.surge_max", "only a service can surge"),
         ({"helpers": [Helper("h", "beside", ["x"], deadline=5)]}, "task.helpers[0].deadline", "as long as"),
+        ({"identities": [Identity("a", ttl=5)]}, "task.identities[0].ttl", "30s to 24h"),
+        ({"identities": ["a", "a"]}, "task.identities[1].name", "each name once"),
+        ({"identities": [Identity("a", "b c")]}, "task.identities[0].audience", "visible ASCII"),
+        ({"secrets": [Secret("A", "../b")]}, "task.secrets[0].source", "below the secrets"),
+        ({"secrets": [Secret("BOROUGH_A", "b")]}, "task.secrets[0].name", "BOROUGH_"),
+        ({"secrets": [Secret("A", "b", "text")]}, "task.secrets[0].form", "variable or file"),
         ({"helpers": [Helper("h", "later", ["x"])]}, "task.helpers[0].when", "before, beside, after"),
         ({"after": ["web"]}, "after[0].job", "none can wait for itself"),
         ({"constraints": ["rack is r1"]}, "constraints[0]", "a text such as rack in"),

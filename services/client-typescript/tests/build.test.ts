@@ -75,8 +75,28 @@ test("every field reaches the spec", () => {
       health: { http: { port: "http" }, interval: "1s" },
       grace: "1m30s",
       helpers: [{ name: "migrate", when: "before", command: ["migrate"], cpu: 1, deadline: "2m" }],
+      identities: ["vault", { name: "aws", audience: "https://sts.example.org", ttl: "10m" }],
+      secrets: [
+        { name: "TOKEN", source: "api/token" },
+        { name: "KEY", source: "tls/key.pem", as: "file" },
+      ],
     },
   });
+  const { identities = [], secrets = [] } = spec.task ?? {};
+  assert.deepEqual(
+    identities.map(({ name, audience, ttlMs }) => [name, audience, ttlMs]),
+    [
+      ["vault", "vault", 3_600_000n],
+      ["aws", "https://sts.example.org", 600_000n],
+    ],
+  );
+  assert.deepEqual(
+    secrets.map(({ name, source, form }) => [name, source, form]),
+    [
+      ["TOKEN", "api/token", 1],
+      ["KEY", "tls/key.pem", 2],
+    ],
+  );
   assert.deepEqual([spec.count, spec.priority, spec.roles.map(({ minMember }) => minMember)], [9, 200, [1, 6]]);
   assert.deepEqual([spec.gangTopology?.domainsMin, spec.gangTopology?.domainsMax], [1, 2]);
   assert.deepEqual(

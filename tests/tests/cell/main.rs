@@ -49,6 +49,7 @@ mod port;
 mod preempt;
 mod published;
 mod quota;
+mod reference;
 mod resize;
 mod restart;
 mod role;
@@ -71,6 +72,7 @@ mod watched;
 mod web;
 mod weight;
 mod why;
+mod workload;
 
 /// A service of two with ports, a health check and quick restarts.
 const SERVICE: &str = r#"

@@ -38,9 +38,10 @@ pub(crate) fn secrets_resolve(
 ) -> Result<TaskSecrets, String> {
     let mut resolved = TaskSecrets::default();
     for secret in &spec.secrets {
-        let named =
-            |problem: String| format!("its secret {} ({}) {problem} (node {node})", secret.name, secret.from);
-        let content = read(&secret.from).map_err(named)?;
+        let named = |problem: String| {
+            format!("its secret {} ({}) {problem} (node {node})", secret.name, secret.source)
+        };
+        let content = read(&secret.source).map_err(named)?;
         match secret_file(secret) {
             Some(name) => resolved.files.push((name, content)),
             None => {
@@ -70,9 +71,9 @@ mod tests {
     use super::*;
 
     fn spec(secrets: &[(&str, &str, v1::SecretForm)]) -> v1::TaskSpec {
-        let reference = |(name, from, form): &(&str, &str, v1::SecretForm)| v1::SecretReference {
+        let reference = |(name, source, form): &(&str, &str, v1::SecretForm)| v1::SecretReference {
             name: (*name).to_owned(),
-            from: (*from).to_owned(),
+            source: (*source).to_owned(),
             form: (*form).into(),
         };
         v1::TaskSpec { secrets: secrets.iter().map(reference).collect(), ..v1::TaskSpec::default() }

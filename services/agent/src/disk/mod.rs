@@ -13,7 +13,7 @@
 //! | `…/signals.json` | the newest requests whose signals were sent |
 //! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
 //! | `…/shim.log` | errors of the shim itself |
-//! | `…/work` | the task's own directory; removed when the attempt is forgotten. A link if tasks run as other users |
+//! | `…/work` | the task's own directory, with the files of its identities and secrets; removed when the attempt is forgotten. A link if tasks run as other users |
 //! | `ended/ATTEMPT/` | the record and the logs of a forgotten attempt, until retention removes them |
 
 mod attempt_dir;

@@ -46,6 +46,7 @@ from .job_file import JobFile
 from .log_query import AgentAway, LogQuery, LogWait
 from .outage import Absent
 from .placement import apart, near
+from .proof import Identity, Secret
 from .record import OpenEnum, Record
 from .refs import JobRef, TaskRef
 from .results import (
@@ -154,6 +155,7 @@ __all__ = [
     "Health",
     "Helper",
     "HttpCheck",
+    "Identity",
     "IncompleteError",
     "InvalidError",
     "Job",
@@ -193,6 +195,7 @@ __all__ = [
     "RetryPolicy",
     "Rollout",
     "RolloutState",
+    "Secret",
     "Selector",
     "Snapshot",
     "Submission",

@@ -128,6 +128,12 @@ class Checks:
             self.require(is_fine, place, value, "a text without NUL characters")
         return given
 
+    def variable(self, path: str, name: str) -> str:
+        """The name of a variable."""
+        is_fine = isinstance(name, str) and _VARIABLE.fullmatch(name) is not None
+        self.require(is_fine, path, name, _VARIABLE_ACCEPTED)
+        return name
+
     def variables_used(self, path: str, command: Sequence[str], known: set[str]) -> None:
         """Refuses each part of a command that names a variable that no task has: it would fail at each start."""
         for at, part in enumerate(command):

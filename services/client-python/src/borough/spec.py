@@ -9,6 +9,7 @@ from typing import Any
 from .amounts import Bytes, Cpu, Duration
 from .checks import Checks
 from .placement import Constraints, Spreads, Tolerations, affinity_read, constraints_read, spread_read, tolerations_read
+from .proof import Identity, Secret, identities_read, secrets_read
 from .refs import COUNT_MAX
 from .v1 import (
     Affinity,
@@ -27,6 +28,7 @@ from .v1 import (
     Resources,
     RestartMode,
     RestartSpec,
+    SecretForm,
     TaskSpec,
     TcpProbe,
     UpdateSpec,
@@ -181,6 +183,8 @@ def job(
     restart: Restart | str | None = None,
     update: Update | None = None,
     helpers: Iterable[Helper] = (),
+    identities: Iterable[Identity | str] = (),
+    secrets: Iterable[Secret] = (),
     after: Iterable[str | After] = (),
     constraints: Constraints = (),
     spread: Spreads = (),
@@ -224,8 +228,11 @@ def job(
         ),
         weight=checks.whole("task.weight", weight, 1, 255),
         helpers=helpers_read(checks, helpers),
+        identities=identities_read(checks, identities),
+        secrets=secrets_read(checks, secrets, set(environment or {})),
     )
     known = variables(named_ports) | set(task.environment)
+    known |= {secret.name for secret in task.secrets if secret.form is SecretForm.FILE}
     checks.variables_used("task.command", task.command, known)
     for at, helper in enumerate(task.helpers):
         checks.variables_used(f"task.helpers[{at}].command", helper.command, known | set(helper.environment))

@@ -100,6 +100,10 @@ export interface TaskOptions {
   readonly exclusiveCores?: boolean;
   /** Programs before, beside or after its command; at most 8. */
   readonly helpers?: readonly HelperOptions[];
+  /** Signed tokens that it gets in files, by which others know who it is; at most 4. A name is its audience too. */
+  readonly identities?: readonly (string | IdentityOptions)[];
+  /** Secrets that its node gives it; at most 16. */
+  readonly secrets?: readonly SecretOptions[];
 }
 
 /** What a task requests. */
@@ -162,6 +166,26 @@ export interface HelperOptions {
   readonly memory?: Bytes;
   /** How long it may run, 1s to 1h. Default: 10m before the command, 30s after it. */
   readonly deadline?: Duration;
+}
+
+/** An identity of a task. The variable `BOROUGH_IDENTITY_NAME` has the path of the file with its token. */
+export interface IdentityOptions {
+  /** Unique within the task. */
+  readonly name: string;
+  /** Who is to accept its tokens. Default: the name. */
+  readonly audience?: string;
+  /** How long each token is valid, 30s to 24h. It is renewed at half of it. Default: 1h. */
+  readonly ttl?: Duration;
+}
+
+/** A secret of a task. */
+export interface SecretOptions {
+  /** The variable, unique within the task. */
+  readonly name: string;
+  /** Where its node has it, below the secrets of the job's user, such as `db/password`. */
+  readonly source: string;
+  /** What the variable has: the secret, or the path of a file with it. Default: `variable`. */
+  readonly as?: "variable" | "file";
 }
 
 /** What differs for some tasks of a job. */

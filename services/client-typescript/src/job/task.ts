@@ -6,8 +6,11 @@ import {
   type DeviceSelectorSchema,
   type HealthCheckSchema,
   type HelperSpecSchema,
+  type IdentitySpecSchema,
   JobKind,
   type PortSpecSchema,
+  SecretForm,
+  type SecretReferenceSchema,
   type TaskOverrideSchema,
   TaskSpec_Within,
   type TaskSpecSchema,
@@ -23,6 +26,9 @@ const INTERVAL_LEAST = 100;
 const PROBE_TIMEOUT = 2_000;
 const VARIABLES_ACCEPTED = "texts by names without =";
 const WITHIN = { one_socket: TaskSpec_Within.ONE_SOCKET, one_numa_node: TaskSpec_Within.ONE_NUMA_NODE };
+const SECRET_NAME = /^(?!BOROUGH_|PORT_)[A-Za-z_][A-Za-z0-9_]*$/;
+const SECRET_NAME_ACCEPTED = "letters, digits and _, not starting with a digit, nor with BOROUGH_ or PORT_";
+const SECRET_FORMS = { variable: SecretForm.VARIABLE, file: SecretForm.FILE };
 const PHASES = { before: HelperPhase.BEFORE, beside: HelperPhase.BESIDE, after: HelperPhase.AFTER };
 
 /** What holds an alloc. */
@@ -58,6 +64,8 @@ export function taskSpecOf(job: Fields, kind: JobKind): MessageInitShape<typeof 
     packages: task.texts("packages", "a list of names and versions such as web/1.4.2") ?? [],
     exclusiveCores: task.flag("exclusiveCores") ?? false,
     helpers: task.list("helpers", 8, (item, path) => helperOf(new Fields(task.problems, path, item))),
+    identities: task.list("identities", 4, (item, path) => identityOf(new Fields(task.problems, path, named(item)))),
+    secrets: task.list("secrets", 16, (item, path) => secretOf(new Fields(task.problems, path, item))),
   };
   log?.done();
   task.done();
@@ -211,4 +219,36 @@ function helperOf(fields: Fields): MessageInitShape<typeof HelperSpecSchema> {
   };
   fields.done();
   return helper;
+}
+
+/** A name alone stands for a map with it. */
+function named(item: unknown): unknown {
+  return typeof item === "string" ? { name: item } : item;
+}
+
+function identityOf(fields: Fields): MessageInitShape<typeof IdentitySpecSchema> {
+  if (fields.raw("name") === undefined) fields.refuse("name", "a value: identities have a name");
+  const name = fields.name("name") ?? "";
+  const isAudience = (text: string) => /^[!-~]{1,256}$/.test(text);
+  const identity = {
+    name,
+    audience: fields.text("audience", "1 to 256 characters of visible ASCII", isAudience) ?? name,
+    ttlMs: fields.duration("ttl", { least: 30_000, most: 86_400_000 }) ?? 3_600_000n,
+  };
+  fields.done();
+  return identity;
+}
+
+function secretOf(fields: Fields): MessageInitShape<typeof SecretReferenceSchema> {
+  for (const key of ["name", "source"]) {
+    if (fields.raw(key) === undefined) fields.refuse(key, "a value: secrets have a name and a source");
+  }
+  const isPlace = (text: string) => text.length <= 256 && /^[\w-][\w.-]*(\/[\w-][\w.-]*)*$/.test(text);
+  const secret = {
+    name: fields.text("name", SECRET_NAME_ACCEPTED, (text) => SECRET_NAME.test(text)) ?? "",
+    source: fields.text("source", "a path below the secrets of the job's user, such as db/password", isPlace) ?? "",
+    form: fields.word("as", SECRET_FORMS) ?? SecretForm.VARIABLE,
+  };
+  fields.done();
+  return secret;
 }

@@ -16,7 +16,7 @@ pub struct SecretReference {
     pub name: String,
     /// Where it is among the secrets that a node has of the job's user: a relative path such as `db/password`.
     #[n(1)]
-    pub from: String,
+    pub source: String,
     /// What the variable has.
     #[n(2)]
     pub form: SecretForm,

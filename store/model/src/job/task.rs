@@ -196,10 +196,10 @@ pub struct TaskSpec {
         read = secrets_read,
         check = secrets_check,
         schema = secrets_schema,
-        value = "a list of at most 16 maps of `name` (a variable), `from` (where its node has it, below the secrets of \
+        value = "a list of at most 16 maps of `name` (a variable), `source` (where its node has it, below the secrets of \
                  the job's user) and `as` (`variable`: it has the secret; `file`: it has the path of a file)",
         default = "none; of a secret: `variable`",
-        example = [{"name": "DB_PASSWORD", "from": "db/password", "as": "file"}]
+        example = [{"name": "DB_PASSWORD", "source": "db/password", "as": "file"}]
     )]
     pub secrets: Vec<SecretReference>,
 }

@@ -48,6 +48,8 @@ fn good() -> Value {
                 {"name": "b", "when": "beside", "command": ["x", "${PORT_HTTP}"], "environment": {"Q": "r"}},
                 {"name": "c", "when": "after", "command": ["x"]},
             ],
+            "identities": ["vault", {"name": "aws", "audience": "sts", "ttl": "5m"}],
+            "secrets": [{"name": "S1", "source": "db/password", "as": "file"}, {"name": "S2", "source": "k"}],
         },
     })
 }
@@ -143,6 +145,12 @@ fn of_task() -> Vec<Defect> {
         defect("/task/helpers/1/command/1", json!("${NO}"), "task.helpers[1].command[1]: ${NO}"),
         defect("/task/helpers/1/environment/1X", json!("y"), "task.helpers[1].environment[\"1X\"]: \"1X\""),
         defect("/task/helpers/2/name", json!("Last"), "task.helpers[2].name: the name \"Last\""),
+        defect("/task/identities/0", json!("Vault"), "task.identities[0]: the name \"Vault\""),
+        defect("/task/identities/1/ttl", json!("25h"), "task.identities[1].ttl: 25h"),
+        defect("/task/identities/1/audience", json!("a b"), "task.identities[1].audience: \"a b\""),
+        defect("/task/secrets/0/as", json!("text"), "task.secrets[0].as: \"text\""),
+        defect("/task/secrets/0/source", json!("../b"), "task.secrets[0].source: \"../b\""),
+        defect("/task/secrets/1/name", json!("BOROUGH_A"), "task.secrets[1].name: \"BOROUGH_A\""),
     ]
 }
 

@@ -14,8 +14,8 @@ use borough_model::id::{
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, DaemonCounts,
     GangSpec, GangTopology, HealthCheck, HelperPhase, JobAlloc, JobKind, JobOutcome, JobRow, JobSpec,
-    JobState, PortSpec, PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, Spread,
-    TaskOverride, Toleration, TolerationOperator, UpdateSpec, spec_value,
+    JobState, PortSpec, PreemptionSpec, Probe, ResizeMode, ResizeSignal, RestartMode, Role, SecretForm,
+    Spread, TaskOverride, Toleration, TolerationOperator, UpdateSpec, spec_value,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -399,6 +399,7 @@ fn samples() -> Vec<Sample> {
         sample("enum.resize_signal", &ResizeSignal::NAMES.map(|(_, signal)| signal).to_vec()),
         sample("enum.resize_refused", &refusals()),
         sample("enum.helper_phase", &HelperPhase::NAMES.map(|(_, phase)| phase).to_vec()),
+        sample("enum.secret_form", &SecretForm::NAMES.map(|(_, form)| form).to_vec()),
         sample("enum.release_phase", &ReleasePhase::NAMES.map(|(_, phase)| phase).to_vec()),
         sample("enum.kept_side", &vec![KeptSide::Returned, KeptSide::Others]),
         sample("enum.helper_state", &vec![HelperState::Waiting, HelperState::Running, HelperState::Ended]),

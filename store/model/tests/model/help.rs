@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::sample::file_spec;
 
 /// Files in which fields may stand that are not of the job or of its task, and the place of the map that has them.
-const PLACES: [(&str, &str, &str); 18] = [
+const PLACES: [(&str, &str, &str); 20] = [
     ("after", "{after: [{job: seed}]}", "/after/0"),
     ("constraints", "{constraints: [{attribute: a, operator: in, values: [x]}]}", "/constraints/0"),
     ("spread", "{spread: [{attribute: rack}]}", "/spread/0"),
@@ -52,6 +52,8 @@ const PLACES: [(&str, &str, &str); 18] = [
         "{task: {command: [a], helpers: [{name: h, when: before, command: [b]}]}}",
         "/task/helpers/0",
     ),
+    ("task.identities", "{task: {command: [a], identities: [{name: i}]}}", "/task/identities/0"),
+    ("task.secrets", "{task: {command: [a], secrets: [{name: S, source: s}]}}", "/task/secrets/0"),
 ];
 /// Files for the bounds of a field that other fields of the same file limit too.
 const BESIDE: [(&str, &str); 7] = [
@@ -64,7 +66,7 @@ const BESIDE: [(&str, &str); 7] = [
     ("task.health.interval", "{task: {command: [a], health: {command: [check], timeout: 1ms}}}"),
 ];
 /// Defaults that are no value, and why: they follow from other fields, from the cell or from the user.
-const IN_WORDS: [&str; 40] = [
+const IN_WORDS: [&str; 43] = [
     "user",
     "priority",
     "min_member",
@@ -105,6 +107,9 @@ const IN_WORDS: [&str; 40] = [
     "task.resources.devices",
     "task.helpers",
     "task.helpers.deadline",
+    "task.identities",
+    "task.identities.ttl",
+    "task.secrets",
 ];
 /// Numbers and durations that may be absent altogether: nothing then limits what they limit.
 const NO_LIMIT: [&str; 8] = [

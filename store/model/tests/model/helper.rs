@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use borough_model::Resources;
-use borough_model::job::{HelperPhase, HelperSpec, JobKind, JobSpec, TaskOverride, resources_with_helpers};
-use borough_model::node::{AGENT_ALLOCS, AGENT_HELPERS};
+use borough_model::job::{
+    HelperPhase, HelperSpec, IDENTITY_TTL_MS, IdentitySpec, JobKind, JobSpec, SecretForm, SecretReference,
+    TaskOverride, resources_with_helpers,
+};
+use borough_model::node::{AGENT_ALLOCS, AGENT_HELPERS, AGENT_IDENTITIES, AGENT_SECRETS};
 use borough_model::resource::fits_in;
 use proptest::prelude::*;
 
@@ -63,6 +66,12 @@ fn a_job_needs_an_agent_that_knows_its_parts() {
     assert!(needs(&job).is_empty());
     job.task.helpers = vec![helper(0, HelperPhase::Beside, 30, 5)];
     assert_eq!(needs(&job), [AGENT_HELPERS]);
+    job.task.helpers.clear();
+    job.task.identities =
+        vec![IdentitySpec { name: name("vault"), audience: "vault".to_owned(), ttl_ms: IDENTITY_TTL_MS }];
+    let (secret, source) = ("S".to_owned(), "s".to_owned());
+    job.task.secrets = vec![SecretReference { name: secret, source, form: SecretForm::File }];
+    assert_eq!(needs(&job), [AGENT_IDENTITIES, AGENT_SECRETS]);
     let set = JobSpec { constraints: Vec::new(), ..spec(JobKind::AllocSet) };
     assert_eq!(needs(&set), [AGENT_ALLOCS]);
 }

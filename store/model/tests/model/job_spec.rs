@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint,
-    ConstraintOperator, GangSpec, GangTopology, HealthCheck, HelperPhase, HelperSpec, JobKind, JobSpec,
-    PortSpec, Probe, RestartMode, RestartSpec, Role, Spread, TaskOverride, Toleration, TolerationOperator,
-    band, change_class, count_check, priority_check, spec_diff,
+    ConstraintOperator, GangSpec, GangTopology, HealthCheck, HelperPhase, HelperSpec, IdentitySpec, JobKind,
+    JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Role, SecretForm, SecretReference, Spread,
+    TaskOverride, Toleration, TolerationOperator, band, change_class, count_check, priority_check, spec_diff,
 };
 use borough_model::node::{CardSelector, TaintEffect};
 use borough_model::resource::Resources;
@@ -183,6 +183,34 @@ const REFUSED: &[Change] = &[
             helper("g", HelperPhase::Beside),
             helper("h", HelperPhase::Beside),
         ];
+    }),
+    ("identities and secrets without sense", |spec| {
+        let identity = |name_of: &str, audience: &str, ttl_ms| IdentitySpec {
+            name: name(name_of),
+            audience: audience.to_owned(),
+            ttl_ms,
+        };
+        spec.task.identities = vec![
+            identity("a", "", 29_999),
+            identity("a", "two words", 86_400_001),
+            identity("b", &"x".repeat(257), 30_000),
+            identity("c", "c", 86_400_000),
+            identity("d", "d", 60_000),
+        ];
+        let secret = |name: &str, source: &str| SecretReference {
+            name: name.to_owned(),
+            source: source.to_owned(),
+            form: SecretForm::Variable,
+        };
+        spec.task.environment.insert("TAKEN".to_owned(), String::new());
+        spec.task.secrets = vec![
+            secret("A", "../other/key"),
+            secret("A", "/etc/passwd"),
+            secret("TAKEN", "a//b"),
+            secret("1X", "key"),
+            secret("BOROUGH_X", ""),
+        ];
+        spec.task.command = vec!["run".to_owned(), "${A}".to_owned()];
     }),
     ("whole cores that are not whole with a helper", |spec| {
         spec.task.exclusive_cores = true;

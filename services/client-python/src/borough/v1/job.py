@@ -28,6 +28,7 @@ __all__ = [
     "HealthCheck",
     "HelperSpec",
     "HttpProbe",
+    "IdentitySpec",
     "Job",
     "JobKind",
     "JobSpec",
@@ -51,6 +52,8 @@ __all__ = [
     "RolloutOrder",
     "RolloutProgress",
     "RolloutState",
+    "SecretForm",
+    "SecretReference",
     "Spread",
     "TaskCounts",
     "TaskOverride",
@@ -75,6 +78,17 @@ class JobKind(OpenEnum):
     """Runs one task on each node that matches, until somebody stops it."""
     ALLOC_SET = 4
     """Each task is an alloc: a place on a node that is held until the job is stopped, for tasks of other jobs."""
+
+
+class SecretForm(OpenEnum):
+    """What the variable of a secret has."""
+
+    UNSPECIFIED = 0
+    """As SECRET_FORM_VARIABLE."""
+    VARIABLE = 1
+    """The secret itself."""
+    FILE = 2
+    """The path of a file with it."""
 
 
 class JobState(OpenEnum):
@@ -486,6 +500,39 @@ class TaskSpec(Record):
     """Whether its processor time is whole cores that no other task of the cell uses."""
     helpers: tuple[HelperSpec, ...] = ()
     """Programs that run before, beside or after its command, in the same attempt; at most 8."""
+    identities: tuple[IdentitySpec, ...] = ()
+    """Signed tokens that it gets in files; at most 4."""
+    secrets: tuple[SecretReference, ...] = ()
+    """Secrets that its node gives it; at most 16. The spec has their places only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentitySpec(Record):
+    """A token for one audience, in the file `identity-NAME.jwt` of the task's directory. The variable
+    `BOROUGH_IDENTITY_NAME` has its path. The agent replaces it before it expires.
+    """
+
+    message_type: ClassVar[type[Message]] = job_pb2.IdentitySpec
+
+    name: str = ""
+    """Unique within the task."""
+    audience: str = ""
+    """Who is to accept its tokens: their claim `aud`. 1 to 256 characters."""
+    ttl_ms: int = 0
+    """How long each token is valid, 30,000 to 86,400,000 milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference(Record):
+    """A secret that the node of a task resolves."""
+
+    message_type: ClassVar[type[Message]] = job_pb2.SecretReference
+
+    name: str = ""
+    """The variable, unique within the task."""
+    source: str = ""
+    """A relative path below the secrets that the node has of the job's user."""
+    form: SecretForm = SecretForm(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

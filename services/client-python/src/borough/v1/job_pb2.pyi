@@ -17,6 +17,12 @@ class JobKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_KIND_DAEMON: _ClassVar[JobKind]
     JOB_KIND_ALLOC_SET: _ClassVar[JobKind]
 
+class SecretForm(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SECRET_FORM_UNSPECIFIED: _ClassVar[SecretForm]
+    SECRET_FORM_VARIABLE: _ClassVar[SecretForm]
+    SECRET_FORM_FILE: _ClassVar[SecretForm]
+
 class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
@@ -41,6 +47,9 @@ JOB_KIND_SERVICE: JobKind
 JOB_KIND_BATCH: JobKind
 JOB_KIND_DAEMON: JobKind
 JOB_KIND_ALLOC_SET: JobKind
+SECRET_FORM_UNSPECIFIED: SecretForm
+SECRET_FORM_VARIABLE: SecretForm
+SECRET_FORM_FILE: SecretForm
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_WAITING: JobState
 JOB_STATE_RUNNING: JobState
@@ -468,6 +477,8 @@ class TaskSpec(_message.Message):
         "packages",
         "exclusive_cores",
         "helpers",
+        "identities",
+        "secrets",
     )
     class Within(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
@@ -510,6 +521,8 @@ class TaskSpec(_message.Message):
     PACKAGES_FIELD_NUMBER: _ClassVar[int]
     EXCLUSIVE_CORES_FIELD_NUMBER: _ClassVar[int]
     HELPERS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITIES_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
     command: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     working_directory: str
@@ -524,6 +537,8 @@ class TaskSpec(_message.Message):
     packages: _containers.RepeatedScalarFieldContainer[str]
     exclusive_cores: bool
     helpers: _containers.RepeatedCompositeFieldContainer[HelperSpec]
+    identities: _containers.RepeatedCompositeFieldContainer[IdentitySpec]
+    secrets: _containers.RepeatedCompositeFieldContainer[SecretReference]
     def __init__(
         self,
         command: _Optional[_Iterable[str]] = ...,
@@ -540,6 +555,32 @@ class TaskSpec(_message.Message):
         packages: _Optional[_Iterable[str]] = ...,
         exclusive_cores: bool = ...,
         helpers: _Optional[_Iterable[_Union[HelperSpec, _Mapping]]] = ...,
+        identities: _Optional[_Iterable[_Union[IdentitySpec, _Mapping]]] = ...,
+        secrets: _Optional[_Iterable[_Union[SecretReference, _Mapping]]] = ...,
+    ) -> None: ...
+
+class IdentitySpec(_message.Message):
+    __slots__ = ("name", "audience", "ttl_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AUDIENCE_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    audience: str
+    ttl_ms: int
+    def __init__(
+        self, name: _Optional[str] = ..., audience: _Optional[str] = ..., ttl_ms: _Optional[int] = ...
+    ) -> None: ...
+
+class SecretReference(_message.Message):
+    __slots__ = ("name", "source", "form")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    source: str
+    form: SecretForm
+    def __init__(
+        self, name: _Optional[str] = ..., source: _Optional[str] = ..., form: _Optional[_Union[SecretForm, str]] = ...
     ) -> None: ...
 
 class HelperSpec(_message.Message):

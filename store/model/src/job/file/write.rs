@@ -322,7 +322,7 @@ fn identity(identity: &IdentitySpec) -> Value {
 fn secret(secret: &SecretReference) -> Value {
     let mut map = FileMap::default();
     map.put("name", secret.name.as_str());
-    map.put("from", secret.from.as_str());
+    map.put("source", secret.source.as_str());
     map.put_unless("as", &secret.form, &SecretForm::Variable, |form| json!(word(&SecretForm::NAMES, *form)));
     map.done()
 }

@@ -48,7 +48,7 @@ pub(in crate::job) fn secrets_check(fields: &mut FieldErrors, path: &str, task: 
             .require(!is_taken, &name_path, &given, accepted);
         let accepted = "the path of a file below the secrets of the job's user, such as db/password: parts of letters, \
                         digits, '.', '_' and '-' that begin with no '.'";
-        let fine = secret_place_is_fine(&secret.from);
-        fields.require(fine, &format!("{path}.from"), format!("{:?}", secret.from), accepted);
+        let fine = secret_place_is_fine(&secret.source);
+        fields.require(fine, &format!("{path}.source"), format!("{:?}", secret.source), accepted);
     }
 }

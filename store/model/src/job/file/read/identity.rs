@@ -15,10 +15,10 @@ use crate::job::{
 const IDENTITY: [&str; 3] = ["name", "audience", "ttl"];
 const IDENTITIES: &str =
     "a list of identities such as [vault] or [{name: vault, audience: \"https://vault.example.org\"}]";
-const SECRET: [&str; 3] = ["name", "from", "as"];
-const SECRETS: &str = "a list of secrets such as [{name: DB_PASSWORD, from: db/password}]";
+const SECRET: [&str; 3] = ["name", "source", "as"];
+const SECRETS: &str = "a list of secrets such as [{name: DB_PASSWORD, source: db/password}]";
 const SECRET_NAME: &str = "the name of a variable such as DB_PASSWORD";
-const SECRET_FROM: &str = "the path of a file below the secrets of the job's user, such as db/password";
+const SECRET_SOURCE: &str = "the path of a file below the secrets of the job's user, such as db/password";
 
 pub(crate) fn identities_schema() -> Value {
     let ttl = delay_schema_within(*IDENTITY_TTLS_MS.start(), *IDENTITY_TTLS_MS.end());
@@ -59,11 +59,11 @@ fn identity_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Iden
 pub(crate) fn secrets_schema() -> Value {
     let form = json!({
         "name": described("The variable, unique within the task.", text_schema()),
-        "from": described("Where its node has it, below the secrets of the job's user.", text_schema()),
+        "source": described("Where its node has it, below the secrets of the job's user.", text_schema()),
         "as": described("What the variable has: the secret, or the path of a file with it. Default: variable",
             words_schema(&SecretForm::NAMES)),
     });
-    json!({"type": "array", "maxItems": SECRETS_MAX, "items": map_of(form, &["name", "from"])})
+    json!({"type": "array", "maxItems": SECRETS_MAX, "items": map_of(form, &["name", "source"])})
 }
 
 pub(crate) fn secrets_read(
@@ -84,7 +84,7 @@ fn secret_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Secret
             "unread".to_owned()
         }
     };
-    let (name, from) = (text("name", SECRET_NAME), text("from", SECRET_FROM));
+    let (name, source) = (text("name", SECRET_NAME), text("source", SECRET_SOURCE));
     let form = fields.get("as").and_then(|item| reader.word(&item, &SecretForm::NAMES));
-    Some(SecretReference { name, from, form: form.unwrap_or(SecretForm::Variable) })
+    Some(SecretReference { name, source, form: form.unwrap_or(SecretForm::Variable) })
 }
