@@ -40,7 +40,7 @@ use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
 use crate::session::write::SessionMetrics;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
-use crate::workload::{IdentityUrl, WorkloadIssuer};
+use crate::workload::{IdentityUrl, WorkloadIssuer, WorkloadStore};
 
 /// How long a mutation waits until the mirror shows it. After that it is answered anyway.
 const ECHO_WAIT: Duration = Duration::from_secs(2);
@@ -122,8 +122,11 @@ impl CellContext {
         cancelled: &CancellationToken,
     ) -> Arc<Self> {
         let CellConnection { space, name, db, mirror, identity_url } = connection;
-        let workload = WorkloadIssuer::new(&identity_url, &name);
         let clock = mirror.clock();
+        let (of_db, of_space) = (db.clone(), space.clone());
+        let (time, of_machine) = (Arc::clone(&clock), Arc::clone(&machine));
+        let store = WorkloadStore { db: of_db, space: of_space, clock: time, machine: of_machine };
+        let workload = WorkloadIssuer::new(&identity_url, &name, store);
         let session_metrics = SessionMetrics::default();
         let context = WriterContext {
             db: db.clone(),

@@ -1,8 +1,9 @@
 //! HTTP for clients without gRPC: endpoints as JSON and as server-sent events, metrics, liveness, readiness.
 //!
-//! Every path except `/healthz`, `/readyz` and those of the public keys of identities needs an operator's token in the `authorization` header, which a web page
-//! cannot send.
+//! Every path except `/healthz`, `/readyz` and those of the public keys of identities needs an operator's token in the
+//! `authorization` header, which a web page cannot send.
 
+mod identity;
 mod json;
 
 use std::convert::Infallible;
@@ -28,7 +29,7 @@ use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
 use crate::overload::{Calls, StreamSeat};
-use crate::workload::publish::{Published, published};
+use identity::{Published, published};
 
 /// Interval of keep-alive comments on an idle stream: shorter than the timeouts of common proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

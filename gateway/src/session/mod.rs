@@ -16,6 +16,7 @@ pub mod delivery;
 mod delivery_test;
 pub mod desired;
 pub mod failure;
+mod identity;
 pub mod live;
 pub mod load;
 pub(crate) mod message;

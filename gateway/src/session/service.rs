@@ -21,6 +21,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::agent_session::AgentSession;
 use super::failure::{FAILURES_SHOWN, RegistrationTurn};
+use super::identity::identities_serve;
 use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
@@ -28,7 +29,6 @@ use super::registry::{AgentAnswer, End, Opening, RegisteredSession, UsageReport}
 use crate::auth::Principal;
 use crate::cell::{CellContext, Cells};
 use crate::status::{status_from_field, status_unavailable};
-use crate::workload::answer::identities_serve;
 
 /// How long an agent has for its first message.
 const HELLO_WAIT: Duration = Duration::from_secs(10);

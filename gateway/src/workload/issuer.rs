@@ -6,7 +6,7 @@ use std::str::FromStr;
 use borough_model::Name;
 use http::Uri;
 
-use super::KeyringMirror;
+use super::keyring::{KeyringMirror, WorkloadStore};
 
 /// Most bytes of such a URL: it is in every token.
 const URL_BYTES_MAX: usize = 256;
@@ -58,23 +58,31 @@ impl FromStr for IdentityUrl {
 }
 
 /// The issuer of a cell's identities, and its keys.
-#[derive(Debug)]
 pub(crate) struct WorkloadIssuer {
+    pub(crate) names: IssuerNames,
+    pub(crate) keys: KeyringMirror,
+}
+
+/// What tokens and documents call the issuer of a cell, and its tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct IssuerNames {
     /// The claim `iss`.
-    pub(super) issuer: String,
+    pub(crate) issuer: String,
     /// The beginning of each SPIFFE ID.
     spiffe: String,
-    pub(super) keys: KeyringMirror,
 }
 
 impl WorkloadIssuer {
-    /// The issuer of `cell` behind `url`.
-    pub(crate) fn new(url: &IdentityUrl, cell: &Name) -> Self {
-        Self {
-            issuer: format!("{url}/v1/cells/{cell}"),
-            spiffe: format!("spiffe://{}/cell/{cell}", url.host),
-            keys: KeyringMirror::default(),
-        }
+    /// The issuer of `cell` behind `url`, with the keys of `store`.
+    pub(crate) fn new(url: &IdentityUrl, cell: &Name, store: WorkloadStore) -> Self {
+        Self { names: IssuerNames::new(url, cell), keys: KeyringMirror::new(store) }
+    }
+}
+
+impl IssuerNames {
+    fn new(url: &IdentityUrl, cell: &Name) -> Self {
+        let issuer = format!("{url}/v1/cells/{cell}");
+        Self { issuer, spiffe: format!("spiffe://{}/cell/{cell}", url.host) }
     }
 
     /// The SPIFFE ID of a task.
@@ -91,7 +99,7 @@ mod tests {
     fn a_cell_has_an_issuer_and_a_domain_of_its_own() {
         let name = |text| Name::new(text).unwrap();
         let url: IdentityUrl = "https://id.example.org:7401/borough/".parse().unwrap();
-        let issuer = WorkloadIssuer::new(&url, &name("alpha"));
+        let issuer = IssuerNames::new(&url, &name("alpha"));
         assert_eq!(issuer.issuer, "https://id.example.org:7401/borough/v1/cells/alpha");
         let id = issuer.spiffe_id(&name("ann"), &name("web"), 3);
         assert_eq!(id, "spiffe://id.example.org/cell/alpha/user/ann/job/web/task/3");

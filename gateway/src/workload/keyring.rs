@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
+use borough_kv::env::Clock;
+use borough_kv::{Database, Idempotency};
 use borough_store::workload::{
     NewWorkloadKey, WorkloadKeys, WorkloadSigner, workload_keys_read, workload_keys_renew,
 };
-use borough_store::{StoreError, StoreResult, error_chain};
+use borough_store::{CellSpace, StoreResult, error_chain};
 use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, EncodingKey};
 use parking_lot::RwLock;
@@ -16,32 +17,36 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use tokio::sync::Mutex;
 
 use crate::auth::public_jwk;
-use crate::cell::CellContext;
 
 /// The algorithm of the keys.
-pub(super) const ALGORITHM: Algorithm = Algorithm::ES256;
+pub(crate) const ALGORITHM: Algorithm = Algorithm::ES256;
 /// How long keys count as they were read. A new one is published long before it signs.
 const LOOK: Duration = Duration::from_secs(60);
 /// How long a failed look counts, so that questions without a token cannot burden a store in trouble.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Where the keys of a cell are.
+#[derive(Clone)]
+pub(crate) struct WorkloadStore {
+    pub(crate) db: Database,
+    pub(crate) space: CellSpace,
+    /// The cell's time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The clock of this process.
+    pub(crate) machine: Arc<dyn Clock>,
+}
+
 /// The keys as last read.
-#[derive(Default)]
 pub(crate) struct KeyringMirror {
-    known: RwLock<Option<Look>>,
+    store: WorkloadStore,
+    known: RwLock<Option<KeyringLook>>,
     /// Held by the one that reads the store.
     turn: Mutex<()>,
 }
 
-impl std::fmt::Debug for KeyringMirror {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KeyringMirror(..)")
-    }
-}
-
 /// The result of a look at the store.
 #[derive(Clone)]
-struct Look {
+struct KeyringLook {
     /// When it was (monotonic).
     at: Duration,
     /// How long it counts.
@@ -53,25 +58,25 @@ struct Look {
 /// No keys: the store does not answer. Try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the keys of the cell cannot be read now; try again")]
-pub(super) struct KeysAbsent;
+pub(crate) struct KeysAbsent;
 
 /// The keys of a cell, ready to sign.
-pub(super) struct Keyring {
+pub(crate) struct Keyring {
     keys: WorkloadKeys,
     /// The public keys as they are published.
-    pub(super) jwks: String,
+    pub(crate) jwks: String,
     signers: BTreeMap<u64, SigningKey>,
 }
 
 /// A key that signs, with its name.
 #[derive(Clone)]
-pub(super) struct SigningKey {
-    pub(super) id: String,
-    pub(super) key: EncodingKey,
+pub(crate) struct SigningKey {
+    pub(crate) id: String,
+    pub(crate) key: EncodingKey,
 }
 
 impl Keyring {
-    pub(super) fn of(keys: WorkloadKeys) -> Result<Self, serde_json::Error> {
+    pub(crate) fn of(keys: WorkloadKeys) -> Result<Self, serde_json::Error> {
         let (mut published, mut signers) = (Vec::new(), BTreeMap::new());
         for (number, row) in &keys.published {
             let jwk: Jwk = serde_json::from_str(&row.jwk)?;
@@ -87,13 +92,13 @@ impl Keyring {
     }
 
     /// The key that signs at `now_ms`.
-    pub(super) fn signing(&self, now_ms: i64) -> Option<&SigningKey> {
+    pub(crate) fn signing(&self, now_ms: i64) -> Option<&SigningKey> {
         self.signers.get(&self.keys.signing(now_ms)?)
     }
 }
 
 /// A new pair of keys, from the operating system's generator.
-pub(super) fn key_new() -> Result<NewWorkloadKey, String> {
+pub(crate) fn key_new() -> Result<NewWorkloadKey, String> {
     let failed = |error: &dyn std::fmt::Display| format!("no key can be made: {error}");
     let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|error| failed(&error))?;
     let secret = pair.serialize_der();
@@ -103,68 +108,77 @@ pub(super) fn key_new() -> Result<NewWorkloadKey, String> {
     Ok(NewWorkloadKey { jwk, signer: WorkloadSigner { secret } })
 }
 
-/// The keys of a cell. The first call makes the first key.
-pub(super) async fn keyring(cell: &CellContext) -> Result<Arc<Keyring>, KeysAbsent> {
-    let mirror = &cell.workload.keys;
-    if let Some(known) = fresh(mirror, cell.machine.monotonic()) {
-        return known;
+impl KeyringMirror {
+    /// The keys of `store`, of which none is read yet.
+    pub(crate) fn new(store: WorkloadStore) -> Self {
+        Self { store, known: RwLock::default(), turn: Mutex::default() }
     }
-    let _turn = mirror.turn.lock().await;
-    let now = cell.machine.monotonic();
-    if let Some(known) = fresh(mirror, now) {
-        return known;
+
+    /// The keys of the cell. The first call makes the first key.
+    pub(crate) async fn ring(&self) -> Result<Arc<Keyring>, KeysAbsent> {
+        if let Some(known) = self.fresh() {
+            return known;
+        }
+        let _turn = self.turn.lock().await;
+        if let Some(known) = self.fresh() {
+            return known;
+        }
+        let before = self.known.read().as_ref().and_then(|known| known.ring.clone());
+        let at = self.store.machine.monotonic();
+        let look = match self.store.read().await {
+            Ok(ring) => KeyringLook { at, lasts: LOOK, ring: Some(Arc::new(ring)) },
+            Err(problem) => {
+                tracing::warn!(cell = %self.store.space, problem, "the keys of the cell's identities cannot be read");
+                KeyringLook { at, lasts: AGAIN, ring: before }
+            }
+        };
+        let ring = look.ring.clone();
+        *self.known.write() = Some(look);
+        ring.ok_or(KeysAbsent)
     }
-    let before = mirror.known.read().as_ref().and_then(|known| known.ring.clone());
-    let look = match read(cell).await {
-        Ok(ring) => Look { at: now, lasts: LOOK, ring: Some(Arc::new(ring)) },
-        Err(problem) => {
-            tracing::warn!(cell = %cell.name, problem, "the keys of the cell's identities cannot be read");
-            Look { at: now, lasts: AGAIN, ring: before }
-        }
-    };
-    let ring = look.ring.clone();
-    *mirror.known.write() = Some(look);
-    ring.ok_or(KeysAbsent)
-}
 
-fn fresh(mirror: &KeyringMirror, now: Duration) -> Option<Result<Arc<Keyring>, KeysAbsent>> {
-    let known = mirror.known.read().clone()?;
-    (now.saturating_sub(known.at) < known.lasts).then(|| known.ring.ok_or(KeysAbsent))
-}
-
-async fn read(cell: &CellContext) -> Result<Keyring, String> {
-    let keys = keys_due(cell).await.map_err(|error| error_chain(&error))?;
-    let keys = match keys {
-        KeysLook::Settled(keys) => keys,
-        KeysLook::Due => {
-            let new = key_new()?;
-            keys_renew(cell, &new).await.map_err(|error| error_chain(&error))?
-        }
-    };
-    // Its error may show a part of the text, which is a public key.
-    Keyring::of(keys).map_err(|error| format!("a key in the store is damaged: {error}"))
+    /// What was read so lately that it counts.
+    fn fresh(&self) -> Option<Result<Arc<Keyring>, KeysAbsent>> {
+        let known = self.known.read().clone()?;
+        let age = self.store.machine.monotonic().saturating_sub(known.at);
+        (age < known.lasts).then(|| known.ring.ok_or(KeysAbsent))
+    }
 }
 
 /// The keys, or that something is due for them.
-enum KeysLook {
+enum KeysDue {
     Settled(WorkloadKeys),
     Due,
 }
 
-async fn keys_due(cell: &CellContext) -> StoreResult<KeysLook> {
-    let space = &cell.space;
-    let read = cell.db.run("workload_keys_read", Idempotency::ReadOnly, |tx, _| async move {
-        workload_keys_read(&tx, space).await
-    });
-    let keys = read.await?;
-    let settled = keys.step(cell.clock.wall_ms()).is_nothing();
-    Ok(if settled { KeysLook::Settled(keys) } else { KeysLook::Due })
-}
+impl WorkloadStore {
+    async fn read(&self) -> Result<Keyring, String> {
+        let keys = match self.keys_due().await.map_err(|error| error_chain(&error))? {
+            KeysDue::Settled(keys) => keys,
+            KeysDue::Due => {
+                let new = key_new()?;
+                self.keys_renew(&new).await.map_err(|error| error_chain(&error))?
+            }
+        };
+        // Its error may show a part of the text, which is a public key.
+        Keyring::of(keys).map_err(|error| format!("a key in the store is damaged: {error}"))
+    }
 
-async fn keys_renew(cell: &CellContext, new: &NewWorkloadKey) -> StoreResult<WorkloadKeys> {
-    let (space, now_ms) = (&cell.space, cell.clock.wall_ms());
-    let renewed = cell.db.run("workload_keys_renew", Idempotency::Natural, |tx, _| async move {
-        Ok::<_, StoreError>(workload_keys_renew(&tx, space, new, now_ms).await?)
-    });
-    renewed.await
+    async fn keys_due(&self) -> StoreResult<KeysDue> {
+        let space = &self.space;
+        let read = self.db.run("workload_keys_read", Idempotency::ReadOnly, |tx, _| async move {
+            workload_keys_read(&tx, space).await
+        });
+        let keys = read.await?;
+        let settled = keys.step(self.clock.wall_ms()).is_nothing();
+        Ok(if settled { KeysDue::Settled(keys) } else { KeysDue::Due })
+    }
+
+    async fn keys_renew(&self, new: &NewWorkloadKey) -> StoreResult<WorkloadKeys> {
+        let (space, now_ms) = (&self.space, self.clock.wall_ms());
+        let renewed = self.db.run("workload_keys_renew", Idempotency::Natural, |tx, _| async move {
+            workload_keys_renew(&tx, space, new, now_ms).await
+        });
+        renewed.await
+    }
 }

@@ -5,12 +5,12 @@ use borough_model::job::{IdentitySpec, JobSpec};
 use jsonwebtoken::Header;
 use serde::Serialize;
 
-use super::WorkloadIssuer;
+use super::issuer::IssuerNames;
 use super::keyring::{ALGORITHM, SigningKey};
 
 /// The claims of a token. Times are seconds since 1970.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct WorkloadClaims<'a> {
+pub(crate) struct WorkloadClaims<'a> {
     iss: &'a str,
     sub: String,
     aud: &'a str,
@@ -25,23 +25,31 @@ pub(super) struct WorkloadClaims<'a> {
     incarnation: u64,
 }
 
-/// When a token is made, and what tells it from others.
+/// An attempt that may have tokens.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Issue {
+pub(crate) struct IdentifiedTask<'a> {
+    pub(crate) row: &'a TaskRow,
+    pub(crate) spec: &'a JobSpec,
+}
+
+/// When a token is made, and what tells it from others.
+#[derive(Clone, Debug)]
+pub(crate) struct Issue {
     /// The cell's time, milliseconds since 1970.
-    pub(super) now_ms: i64,
-    /// Random.
-    pub(super) id: u128,
+    pub(crate) now_ms: i64,
+    /// Different for each.
+    pub(crate) id: String,
 }
 
 /// The claims of an identity of a task's attempt.
-pub(super) fn claims<'a>(
-    issuer: &'a WorkloadIssuer,
+pub(crate) fn claims<'a>(
+    issuer: &'a IssuerNames,
     cell: &'a str,
-    (row, spec): (&TaskRow, &'a JobSpec),
+    task: IdentifiedTask<'a>,
     identity: &'a IdentitySpec,
     issue: Issue,
 ) -> WorkloadClaims<'a> {
+    let IdentifiedTask { row, spec } = task;
     let iat = issue.now_ms.div_euclid(1_000);
     let lasts = i64::try_from(identity.ttl_ms / 1_000).unwrap_or(i64::MAX);
     WorkloadClaims {
@@ -51,7 +59,7 @@ pub(super) fn claims<'a>(
         iat,
         nbf: iat,
         exp: iat.saturating_add(lasts),
-        jti: format!("{:032x}", issue.id),
+        jti: issue.id,
         cell,
         user: spec.user.as_str(),
         job: spec.name.as_str(),
@@ -61,7 +69,7 @@ pub(super) fn claims<'a>(
 }
 
 /// Signs claims.
-pub(super) fn sign(
+pub(crate) fn sign(
     claims: &WorkloadClaims<'_>,
     signing: &SigningKey,
 ) -> Result<String, jsonwebtoken::errors::Error> {

@@ -53,13 +53,15 @@ struct KnownIdentities {
     tokens: Vec<TaskToken>,
     /// When the agent asks again (monotonic).
     due: Duration,
+    /// Why the gateway gave none the last time; empty: it gave them.
+    refusal: String,
 }
 
 /// The answer for one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IdentityGiven {
     Tokens(AttemptId, Vec<TaskToken>),
-    /// None, with the reason.
+    /// None, with the reason. It is given once.
     Refused(AttemptId, String),
 }
 
@@ -161,16 +163,19 @@ impl Identities {
             };
             let tokens: Vec<TaskToken> = of.tokens.into_iter().filter_map(token).collect();
             let due = now.saturating_add(Duration::from_millis(of.renew_after_ms.max(1_000)));
-            // Without new tokens the old ones stay: they may still be valid.
-            match self.known.get_mut(&id) {
-                Some(known) if tokens.is_empty() => known.due = due,
-                _ => drop(self.known.insert(id.clone(), KnownIdentities { tokens: tokens.clone(), due })),
-            }
-            given.push(if tokens.is_empty() {
-                IdentityGiven::Refused(id, of.error)
+            let known = self.known.entry(id.clone());
+            let known = known.or_insert(KnownIdentities { tokens: Vec::new(), due, refusal: String::new() });
+            known.due = due;
+            if tokens.is_empty() {
+                // The old ones stay: they may still be valid.
+                if known.refusal != of.error {
+                    known.refusal.clone_from(&of.error);
+                    given.push(IdentityGiven::Refused(id, of.error));
+                }
             } else {
-                IdentityGiven::Tokens(id, tokens)
-            });
+                (known.tokens, known.refusal) = (tokens.clone(), String::new());
+                given.push(IdentityGiven::Tokens(id, tokens));
+            }
         }
         given
     }

@@ -95,9 +95,11 @@ fn a_running_attempt_is_renewed_in_time_and_an_agent_that_starts_asks_at_once() 
     assert_eq!(given, [IdentityGiven::Refused(id(1), "no".to_owned())]);
     assert_eq!(identities.tokens(&id(1)).len(), 1);
     assert_eq!(asked(identities.request(&attempts, &wanted, at(17))), [1]);
-    identities.answered(answer(1, &["a"], 3_600_000), at(17));
-    identities.again(&id(1), at(17));
-    assert_eq!(asked(identities.request(&attempts, &wanted, at(22))), [1], "what was not written");
+    assert!(identities.answered(answer(1, &[], 5_000), at(17)).is_empty(), "it is said once");
+    assert_eq!(asked(identities.request(&attempts, &wanted, at(22))), [1]);
+    identities.answered(answer(1, &["a"], 3_600_000), at(22));
+    identities.again(&id(1), at(22));
+    assert_eq!(asked(identities.request(&attempts, &wanted, at(27))), [1], "what was not written");
 }
 
 #[test]

@@ -97,6 +97,10 @@ task:
   # weight: 1          # share of traffic, 1 to 255
   # helpers:           # programs beside the command, or before or after it
   #   - {name: migrate, when: before, command: [migrate], cpu: 1, deadline: 2m}
+  # identities: [vault, {name: aws, audience: sts.amazonaws.com, ttl: 30m}] # signed tokens in files, by which others know it
+  # secrets:           # its node has them, below the secrets of your user
+  #   - {name: DB_PASSWORD, source: db/password}
+  #   - {name: TLS_KEY, source: tls/key.pem, as: file} # the variable has the path of a file
   # (task)
 
 # What single tasks replace, by their index.

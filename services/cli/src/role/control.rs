@@ -207,13 +207,7 @@ impl Control {
             }
             tasks.extend(led.map(|federation| of_cell.federation(&mirror, federation)));
             if roles.grpc.is_some() {
-                connections.push(CellConnection {
-                    space,
-                    name: cell.clone(),
-                    db: config.db.clone(),
-                    mirror,
-                    identity_url: config.identity_url.clone(),
-                });
+                connections.push(of_cell.connection(cell, mirror, &config.identity_url));
             }
         }
         let (beat_interval, encrypted) = (beat_of(tolerance_ms), config.tls.is_some());
@@ -380,6 +374,12 @@ struct CellRoles<'a> {
 impl CellRoles<'_> {
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::<CellClock>::clone(self.clock)
+    }
+
+    /// What a gateway needs of the cell.
+    fn connection(&self, name: &Name, mirror: MirrorHandle, identity_url: &IdentityUrl) -> CellConnection {
+        let (space, name, db) = (self.space.clone(), name.clone(), self.db.clone());
+        CellConnection { space, name, db, mirror, identity_url: identity_url.clone() }
     }
 
     /// Follows the journal. The gateway takes its times from the clock of the mirror.

@@ -1,8 +1,8 @@
 //! The keys that sign the identities of tasks.
 //!
-//! Every gateway of a cell signs with the same key. The first one that needs a key makes it, in a transaction that reads
-//! all of them, so two gateways agree. A key signs for a month. Its successor is published a day before it signs, and
-//! it stays published until its last token has ended.
+//! Every gateway of a cell signs with the same key. The first one that needs a key makes it, in a transaction that
+//! reads all of them, so two gateways agree. A key signs for a month. Its successor is published a day before it signs,
+//! and it stays published until its last token has ended.
 
 use std::collections::BTreeMap;
 

@@ -1,19 +1,19 @@
-//! Answers an agent that asks for the tokens of its attempts.
+//! Answers an agent that asks for the identities of its attempts.
 
 use std::sync::Arc;
 
+use borough_kv::secret::unguessable_name;
 use borough_model::job::JobSpec;
 use borough_model::{NodeId, TaskRow, TaskState};
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use tokio::sync::mpsc;
 
-use super::keyring::{Keyring, KeysAbsent, keyring};
-use super::token::{Issue, claims, sign};
+use super::desired::DesiredAttempt;
+use super::message::attempt_from_message;
+use super::registry::RegisteredSession;
 use crate::cell::CellContext;
-use crate::session::desired::DesiredAttempt;
-use crate::session::message::attempt_from_message;
-use crate::session::registry::RegisteredSession;
+use crate::workload::{IdentifiedTask, Issue, Keyring, KeysAbsent, claims, sign};
 
 /// After how many milliseconds an agent asks again for what it did not get.
 const AGAIN_MS: u64 = 5_000;
@@ -42,7 +42,7 @@ pub(crate) async fn identities_serve(
     mut requests: mpsc::Receiver<v1::IdentityRequest>,
 ) {
     while let Some(request) = requests.recv().await {
-        let ring = keyring(&cell).await;
+        let ring = cell.workload.keys.ring().await;
         // A node speaks only in its session in force.
         if !session.is_current() {
             return;
@@ -90,7 +90,7 @@ fn granted<'a>(
     spec: Option<&'a JobSpec>,
     node: NodeId,
     wanted: DesiredAttempt,
-) -> Result<(&'a TaskRow, &'a JobSpec), IdentityRefused> {
+) -> Result<IdentifiedTask<'a>, IdentityRefused> {
     let is_here = |row: &&TaskRow| {
         row.charged_node() == Some(node)
             && row.state != TaskState::Held
@@ -102,28 +102,28 @@ fn granted<'a>(
     if spec.task.identities.is_empty() {
         return Err(IdentityRefused::NotAsked);
     }
-    Ok((row, spec))
+    Ok(IdentifiedTask { row, spec })
 }
 
 /// The tokens of an attempt, and after how many milliseconds the first of them is half over.
 fn tokens(
     cell: &CellContext,
-    (row, spec): (&TaskRow, &JobSpec),
+    task: IdentifiedTask<'_>,
     ring: &Keyring,
 ) -> Result<(Vec<v1::IdentityToken>, u64), IdentityRefused> {
     let now_ms = cell.clock.wall_ms();
     let signing = ring.signing(now_ms).ok_or(IdentityRefused::NotSigned)?;
     let token = |identity| {
-        let id = (u128::from(cell.rng.next_u64()) << 64) | u128::from(cell.rng.next_u64());
-        let issue = Issue { now_ms, id };
-        let claims = claims(&cell.workload, cell.name.as_str(), (row, spec), identity, issue);
-        let token = sign(&claims, signing).map_err(|error| {
+        let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(cell = %cell.name, %error, "no token of a task can be signed");
             IdentityRefused::NotSigned
-        })?;
+        };
+        let issue = Issue { now_ms, id: unguessable_name().map_err(|error| failed(&error))? };
+        let claims = claims(&cell.workload.names, cell.name.as_str(), task, identity, issue);
+        let token = sign(&claims, signing).map_err(|error| failed(&error))?;
         Ok::<_, IdentityRefused>(v1::IdentityToken { name: identity.name.to_string(), token })
     };
-    let identities = &spec.task.identities;
+    let identities = &task.spec.task.identities;
     let made = identities.iter().map(token).collect::<Result<Vec<_>, _>>()?;
     let shortest_ms = identities.iter().map(|identity| identity.ttl_ms).min().unwrap_or(AGAIN_MS);
     Ok((made, shortest_ms / 2))

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::keyring::keyring;
 use crate::cell::{CellContext, Cells};
 
 /// The path of the keys (RFC 7517), below that of a cell.
@@ -50,7 +49,7 @@ pub(crate) async fn published(cells: &Cells, path: &str) -> Option<Published> {
     };
     let Some(cell) = cell else { return Some(Published::Absent) };
     Some(match document {
-        PublishedDocument::Keys => match keyring(cell).await {
+        PublishedDocument::Keys => match cell.workload.keys.ring().await {
             Ok(ring) => Published::Json(format!("{}\n", ring.jwks)),
             Err(_) => Published::Later,
         },
@@ -59,7 +58,7 @@ pub(crate) async fn published(cells: &Cells, path: &str) -> Option<Published> {
 }
 
 fn discovery(cell: &Arc<CellContext>) -> String {
-    let issuer = &cell.workload.issuer;
+    let issuer = &cell.workload.names.issuer;
     let document = json!({
         "issuer": issuer,
         "jwks_uri": format!("{issuer}{KEYS}"),
