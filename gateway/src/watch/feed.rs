@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::JournalEntry;
+use borough_store::StoreError;
 use borough_store::journal::{Cursor, journal_tail};
 use borough_store::mirror::{MirrorEvent, MirrorSubscription, Resume};
 use futures::Stream;
@@ -123,7 +124,9 @@ async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
         Resume::Ahead => {
             // A later epoch of the store: one that this gateway has yet to see, or a position of another store. The
             // store refuses the latter.
-            if after.store_epoch != cell.mirror.cursor().store_epoch {
+            if after.store_epoch == cell.mirror.cursor().store_epoch {
+                position_check(cell, after).await?;
+            } else {
                 entries_stored(cell, after).await?;
             }
             let waited = tokio::time::timeout(AHEAD_WAIT, cell.mirror.wait_for(after)).await;
@@ -141,6 +144,21 @@ async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
             Err(status_with(tonic::Code::OutOfRange, "CURSOR_FOREIGN", message, Default::default()))
         }
     }
+}
+
+/// Refuses a position that the store itself has not reached. It is of another history, such as that of a store whose
+/// backup this one is, and would later be mistaken for one of this history.
+async fn position_check(cell: &CellContext, after: Cursor) -> Result<(), Status> {
+    let read = cell.db.run("watch_position", Idempotency::ReadOnly, |tx, _| async move {
+        Ok::<_, StoreError>(tx.read_version().await?)
+    });
+    let version = read.await.map_err(|error| status_from_store(&error))?;
+    if after.stamp.version() <= version {
+        return Ok(());
+    }
+    let message =
+        format!("{after} is ahead of the store, so it belongs to another history of it; list again");
+    Err(status_with(tonic::Code::OutOfRange, "CURSOR_FOREIGN", message, Default::default()))
 }
 
 async fn entries_stored(
