@@ -4,11 +4,10 @@
 //! response, and is never longer than its transport carries.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use borough_model::task::{Endpoint, EndpointPort, Health};
 use borough_model::{Incarnation, JobId, Name, TaskId};
-use borough_names::dns::{DnsTransport, DnsZone, packet_answer, packet_answer_cut};
+use borough_names::dns::{DnsTransport, DnsZone, ZoneTimes, packet_answer, packet_answer_cut};
 use borough_names::table::{ListedCell, NamesTable, ServiceFacts};
 use borough_store::Cursor;
 
@@ -23,8 +22,7 @@ fn served() -> &'static (NamesTable, DnsZone) {
 
 #[expect(clippy::expect_used, reason = "the text is a name")]
 fn zone() -> DnsZone {
-    let second = Duration::from_secs(1);
-    DnsZone::new("z.test", vec![[127, 0, 0, 1].into()], second, second).expect("a zone")
+    DnsZone::new("z.test", vec![[127, 0, 0, 1].into()], ZoneTimes::default()).expect("a zone")
 }
 
 fn table() -> Option<NamesTable> {

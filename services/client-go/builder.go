@@ -186,7 +186,7 @@ func (b *JobBuilder) Grace(grace time.Duration) *JobBuilder {
 	return b
 }
 
-// DrainDelay sets the time between the withdrawal of an endpoint and SIGTERM.
+// DrainDelay sets the time between the withdrawal of an endpoint and SIGTERM. 0 is the cell's, if the task has ports.
 func (b *JobBuilder) DrainDelay(delay time.Duration) *JobBuilder {
 	b.spec.DrainDelayMs = b.millis("drain_delay_ms", delay)
 	return b

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use borough_kv::Database;
@@ -12,6 +13,7 @@ use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
 use borough_scheduler::settings_of_meta;
 use borough_scheduler_core::CellSettings;
+use borough_store::cell::VIEW_DELAY_MS;
 use borough_store::journal::{Change, Cursor};
 use borough_store::mirror::{MirrorHandle, MirrorState};
 use borough_store::request::request_id_random;
@@ -82,6 +84,8 @@ pub struct CellContext {
     pub(crate) watchers: WatcherHub,
     /// The snapshot that a scheduler would plan with.
     pub scheduler: SchedulerMirror,
+    /// The drain delay of jobs with ports that have none of their own, as last read.
+    drain_delay_ms: AtomicU64,
     /// Who may do what here.
     pub(crate) access: AccessMirror,
     /// Refusals that wait to be recorded.
@@ -159,6 +163,8 @@ impl CellContext {
             events: EventIndex::default(),
             watchers: WatcherHub::default(),
             scheduler: SchedulerMirror::default(),
+            // Until the settings are read: rather too long than failed requests.
+            drain_delay_ms: AtomicU64::new(VIEW_DELAY_MS),
             access: AccessMirror::default(),
             audit: AuditQueue::default(),
             workload,
@@ -232,10 +238,19 @@ impl CellContext {
         Ok(self.mirror.read(look))
     }
 
+    /// The drain delay of jobs with ports that have none of their own, in milliseconds. It may lag behind the settings
+    /// by a moment.
+    pub(crate) fn drain_delay_ms(&self) -> u64 {
+        self.drain_delay_ms.load(Ordering::Relaxed)
+    }
+
     async fn settings_await(&self) -> CellSettings {
         loop {
             match settings_read(self).await {
-                Ok(meta) => return settings_of_meta(&meta),
+                Ok(meta) => {
+                    self.drain_delay_ms.store(meta.drain_delay_ms(), Ordering::Relaxed);
+                    return settings_of_meta(&meta);
+                }
                 Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
             }
             tokio::time::sleep(Duration::from_millis(200)).await;

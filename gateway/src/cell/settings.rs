@@ -9,7 +9,8 @@ use borough_model::job::scheduler_rules_check;
 use borough_model::node::label_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
 use borough_proto::bounds::{
-    AUDIT_RETENTION_MS, ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS,
+    AUDIT_RETENTION_MS, CELL_DRAIN_DELAY_MS_MAX, DNS_TTL_MS_MAX, ENDED_JOBS, FRESH_START_MS_MAX,
+    JOURNAL_BYTES, RETENTION_MS,
 };
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
@@ -42,6 +43,9 @@ pub(super) struct SettingsChange {
     schedulers: Option<BTreeMap<String, Name>>,
     fresh_start_ms: Option<u64>,
     reclaim: Option<bool>,
+    dns_ttl_ms: Option<u64>,
+    dns_negative_ttl_ms: Option<u64>,
+    drain_delay_ms: Option<u64>,
     /// The revision that the change was made for; 0: any.
     expected_revision: u64,
 }
@@ -93,6 +97,9 @@ impl SettingsChange {
             schedulers,
             fresh_start_ms: settings.fresh_start_ms,
             reclaim: settings.reclaim,
+            dns_ttl_ms: settings.dns_ttl_ms,
+            dns_negative_ttl_ms: settings.dns_negative_ttl_ms,
+            drain_delay_ms: settings.drain_delay_ms,
             expected_revision: request.expected_revision,
         };
         change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
@@ -141,6 +148,22 @@ impl SettingsChange {
             let accepted = format!("{} to {} milliseconds", within.start(), within.end());
             return Err(FieldRefused::new(field, value.to_string(), &accepted));
         }
+        self.names_checked()
+    }
+
+    /// Checks how names are published.
+    fn names_checked(&self) -> Result<(), FieldRefused> {
+        let ttls = [("dns_ttl_ms", self.dns_ttl_ms), ("dns_negative_ttl_ms", self.dns_negative_ttl_ms)];
+        for (field, value) in ttls {
+            let fits = |value: &u64| *value <= DNS_TTL_MS_MAX && value.is_multiple_of(1_000);
+            let Some(value) = value.filter(|value| !fits(value)) else { continue };
+            let accepted = format!("0 to {DNS_TTL_MS_MAX} milliseconds, in whole seconds");
+            return Err(FieldRefused::new(field, value.to_string(), &accepted));
+        }
+        if let Some(value) = self.drain_delay_ms.filter(|value| *value > CELL_DRAIN_DELAY_MS_MAX) {
+            let accepted = format!("0 to {CELL_DRAIN_DELAY_MS_MAX} milliseconds");
+            return Err(FieldRefused::new("drain_delay_ms", value.to_string(), &accepted));
+        }
         Ok(())
     }
 
@@ -169,6 +192,9 @@ impl SettingsChange {
         if let Some(reclaim) = self.reclaim {
             meta.reclaim = Some(reclaim).filter(|reclaim| *reclaim);
         }
+        meta.dns_ttl_ms = self.dns_ttl_ms.or(meta.dns_ttl_ms);
+        meta.dns_negative_ttl_ms = self.dns_negative_ttl_ms.or(meta.dns_negative_ttl_ms);
+        meta.drain_delay_ms = self.drain_delay_ms.or(meta.drain_delay_ms);
     }
 }
 
@@ -238,6 +264,8 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
     let (audit_retention_ms, journal_bytes_max) =
         (Some(meta.audit_retention_ms()), Some(meta.journal_bytes_max()));
     let ended_jobs_max = Some(meta.ended_jobs_max());
+    let (dns_ttl_ms, dns_negative_ttl_ms) = (Some(meta.dns_ttl_ms()), Some(meta.dns_negative_ttl_ms()));
+    let drain_delay_ms = Some(meta.drain_delay_ms());
     let rules = meta.schedulers.unwrap_or_default().into_iter();
     v1::CellSettings {
         audit_retention_ms,
@@ -260,6 +288,9 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
         fresh_start_ms: Some(meta.fresh_start_ms.unwrap_or_default()),
         reclaim: Some(meta.reclaim.unwrap_or_default()),
         revision: meta.revision,
+        dns_ttl_ms,
+        dns_negative_ttl_ms,
+        drain_delay_ms,
     }
 }
 
@@ -376,6 +407,12 @@ mod tests {
             protected.contains("settings.fresh_start_ms") && protected.contains("86400000"),
             "{protected}"
         );
+        let long = refused(with(|settings| settings.dns_ttl_ms = Some(3_601_000)));
+        assert!(long.contains("settings.dns_ttl_ms") && long.contains("whole seconds"), "{long}");
+        let part = refused(with(|settings| settings.dns_negative_ttl_ms = Some(1_500)));
+        assert!(part.contains("settings.dns_negative_ttl_ms") && part.contains("1500"), "{part}");
+        let slow = refused(with(|settings| settings.drain_delay_ms = Some(10_001)));
+        assert!(slow.contains("settings.drain_delay_ms") && slow.contains("10000"), "{slow}");
         let brief = refused(with(|settings| settings.job_retention_ms = Some(59_999)));
         assert!(brief.contains("settings.job_retention_ms") && brief.contains("60000"), "{brief}");
     }

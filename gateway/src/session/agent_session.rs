@@ -277,7 +277,8 @@ impl AgentSession {
     async fn deliver(&mut self) -> Option<()> {
         loop {
             let now = self.cell.machine.monotonic();
-            let rows = MirrorRows { mirror: &self.cell.mirror, cell: self.cell.name.as_str() };
+            let (mirror, cell) = (&self.cell.mirror, self.cell.name.as_str());
+            let rows = MirrorRows { mirror, cell, drain_delay_ms: self.cell.drain_delay_ms() };
             let chunk = self.delivery.next(&rows, now);
             let Some(chunk) = chunk else { return Some(()) };
             for (attempt, bytes) in &chunk.set_aside {

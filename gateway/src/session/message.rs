@@ -186,6 +186,8 @@ pub(crate) fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
 pub(crate) struct MirrorRows<'a> {
     pub mirror: &'a MirrorHandle,
     pub cell: &'a str,
+    /// The drain delay of jobs with ports that have none of their own.
+    pub drain_delay_ms: u64,
 }
 
 impl DeliverySource for MirrorRows<'_> {
@@ -208,7 +210,7 @@ impl DeliverySource for MirrorRows<'_> {
             Command::Run | Command::Resize(_) => {
                 let (row, node) = (row?, node?);
                 let key = (job, row.spec_version);
-                let mut assignment = assignment(self.cell, &row, spec.as_deref()?, &node);
+                let mut assignment = self.assignment(&row, spec.as_deref()?, &node);
                 // Its alloc is gone: the controller is about to stop it.
                 if row.in_alloc().is_some() && alloc.is_none() {
                     return None;
@@ -219,7 +221,9 @@ impl DeliverySource for MirrorRows<'_> {
                 }
                 Some(DeliveryItem::Run(key, Box::new(assignment)))
             }
-            Command::Stop { .. } => stop(attempt, command, spec.as_deref()).map(DeliveryItem::Stop),
+            Command::Stop { .. } => {
+                stop(attempt, command, spec.as_deref(), self.drain_delay_ms).map(DeliveryItem::Stop)
+            }
             Command::Forget => Some(DeliveryItem::Forget(attempt_to_message(attempt))),
         }
     }
@@ -264,26 +268,37 @@ fn resize_report(settled: &v1::ResizeSettled) -> ResizeReport {
     ResizeReport { order: settled.order, refused }
 }
 
-/// The assignment of a row's attempt. It refers to its spec.
-pub(crate) fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
-    let (cpus, memory_domains) = confinement(&row.charge.resources, &node.domains);
-    v1::Assignment {
-        attempt: Some(attempt_to_message(DesiredAttempt { task: row.id, incarnation: row.incarnation })),
-        cell: cell.to_owned(),
-        user: spec.user.to_string(),
-        job: spec.name.to_string(),
-        spec: None,
-        spec_version: row.spec_version,
-        ports: ports_to_message(&row.ports),
-        drain_delay_ms: spec.drain_delay_ms,
-        cards: cards_assigned(row, node),
-        cpus,
-        memory_domains,
-        exclusive_cores: spec.task.exclusive_cores,
-        healthy_after_ms: healthy_after_ms(row.failures),
-        resize: None,
-        alloc: None,
-        is_alloc: spec.kind == JobKind::AllocSet,
+impl MirrorRows<'_> {
+    /// The assignment of a row's attempt. It refers to its spec.
+    fn assignment(&self, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
+        let (cpus, memory_domains) = confinement(&row.charge.resources, &node.domains);
+        v1::Assignment {
+            attempt: Some(attempt_to_message(DesiredAttempt { task: row.id, incarnation: row.incarnation })),
+            cell: self.cell.to_owned(),
+            user: spec.user.to_string(),
+            job: spec.name.to_string(),
+            spec: None,
+            spec_version: row.spec_version,
+            ports: ports_to_message(&row.ports),
+            drain_delay_ms: drain_delay_ms(spec, self.drain_delay_ms),
+            cards: cards_assigned(row, node),
+            cpus,
+            memory_domains,
+            exclusive_cores: spec.task.exclusive_cores,
+            healthy_after_ms: healthy_after_ms(row.failures),
+            resize: None,
+            alloc: None,
+            is_alloc: spec.kind == JobKind::AllocSet,
+        }
+    }
+}
+
+/// The drain delay of a job: its own, or that of the cell if it has none and publishes endpoints.
+fn drain_delay_ms(spec: &JobSpec, of_cell_ms: u64) -> u64 {
+    let publishes = spec.kind != JobKind::AllocSet && !spec.task.ports.is_empty();
+    match spec.drain_delay_ms {
+        0 if publishes => of_cell_ms,
+        own_ms => own_ms,
     }
 }
 
@@ -293,14 +308,16 @@ pub(crate) fn healthy_after_ms(failures: u32) -> u64 {
     HEALTHY_AFTER_MS.saturating_mul(1 << failures.min(10)).min(HEALTHY_AFTER_MAX_MS)
 }
 
-/// The stop of an attempt, with the delays of its spec if that is known.
+/// The stop of an attempt, with the delays of its spec if that is known. `of_cell_ms`: the drain delay of jobs without
+/// one.
 pub(crate) fn stop(
     attempt: DesiredAttempt,
     command: Command,
     spec: Option<&JobSpec>,
+    of_cell_ms: u64,
 ) -> Option<v1::StopCommand> {
     let Command::Stop { reason, drain, notice_max_ms } = command else { return None };
-    let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| spec.drain_delay_ms);
+    let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| drain_delay_ms(spec, of_cell_ms));
     let grace_ms = spec.map_or(GRACE_MS, |spec| spec.task.grace_ms);
     let grace_ms = grace_ms.min(notice_max_ms.unwrap_or(u64::MAX));
     let reason = stop_reason_to_message(reason).into();
@@ -313,4 +330,33 @@ const GRACE_MS: u64 = 5_000;
 /// The node that a hello names.
 pub(crate) fn hello_names(hello: &v1::Hello) -> Result<borough_model::Name, FieldRefused> {
     name_from_text("node", &hello.node)
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::job::PortSpec;
+    use borough_model::task::StopReason;
+    use borough_testkit::{job_spec, name};
+
+    use super::*;
+
+    #[test]
+    fn a_job_with_ports_waits_as_its_cell_says_unless_it_says_otherwise() {
+        let mut spec = job_spec("ann", "web", JobKind::Service);
+        let task = TaskId { job: borough_model::JobId(1), index: 0 };
+        let attempt = DesiredAttempt { task, incarnation: Incarnation(1) };
+        let delay = |spec: &JobSpec, drain| {
+            let command = Command::Stop { reason: StopReason::JobStopped, drain, notice_max_ms: None };
+            stop(attempt, command, Some(spec), 4_000).unwrap().drain_delay_ms
+        };
+        assert_eq!(delay(&spec, true), 0, "it publishes nothing");
+        spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
+        assert_eq!(delay(&spec, true), 4_000);
+        assert_eq!(delay(&spec, false), 0, "nobody waits for a task that must go at once");
+        spec.drain_delay_ms = 700;
+        assert_eq!(delay(&spec, true), 700);
+        spec.drain_delay_ms = 0;
+        spec.kind = JobKind::AllocSet;
+        assert_eq!(delay(&spec, true), 0, "the tasks in it have endpoints, not the alloc");
+    }
 }

@@ -340,7 +340,15 @@ type CellSettings struct {
 	// How long the cell keeps the calls of its audit, milliseconds: a minute to ten years; 90 days unless set.
 	AuditRetentionMs *uint64 `protobuf:"varint,13,opt,name=audit_retention_ms,json=auditRetentionMs,proto3,oneof" json:"audit_retention_ms,omitempty"`
 	// Counts changes. Only answers have it.
-	Revision      uint64 `protobuf:"varint,15,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,15,opt,name=revision,proto3" json:"revision,omitempty"`
+	// How long resolvers may keep an answer about names of the cell: whole seconds up to an hour, in milliseconds; 1,000
+	// unless set.
+	DnsTtlMs *uint64 `protobuf:"varint,16,opt,name=dns_ttl_ms,json=dnsTtlMs,proto3,oneof" json:"dns_ttl_ms,omitempty"`
+	// The same of the answer that a name has no records, or does not exist.
+	DnsNegativeTtlMs *uint64 `protobuf:"varint,17,opt,name=dns_negative_ttl_ms,json=dnsNegativeTtlMs,proto3,oneof" json:"dns_negative_ttl_ms,omitempty"`
+	// For jobs with ports and without a drain delay of their own: milliseconds between the withdrawal of an endpoint and
+	// SIGTERM, 0 to 10,000.
+	DrainDelayMs  *uint64 `protobuf:"varint,18,opt,name=drain_delay_ms,json=drainDelayMs,proto3,oneof" json:"drain_delay_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +477,27 @@ func (x *CellSettings) GetAuditRetentionMs() uint64 {
 func (x *CellSettings) GetRevision() uint64 {
 	if x != nil {
 		return x.Revision
+	}
+	return 0
+}
+
+func (x *CellSettings) GetDnsTtlMs() uint64 {
+	if x != nil && x.DnsTtlMs != nil {
+		return *x.DnsTtlMs
+	}
+	return 0
+}
+
+func (x *CellSettings) GetDnsNegativeTtlMs() uint64 {
+	if x != nil && x.DnsNegativeTtlMs != nil {
+		return *x.DnsNegativeTtlMs
+	}
+	return 0
+}
+
+func (x *CellSettings) GetDrainDelayMs() uint64 {
+	if x != nil && x.DrainDelayMs != nil {
+		return *x.DrainDelayMs
 	}
 	return 0
 }
@@ -1302,7 +1331,7 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x01(\rR\x05nodes\x12\x1d\n" +
 	"\n" +
 	"cpu_millis\x18\x02 \x01(\x04R\tcpuMillis\x12!\n" +
-	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\"\xc8\x06\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\"\x84\b\n" +
 	"\fCellSettings\x12\x1d\n" +
 	"\aprofile\x18\x01 \x01(\tH\x00R\aprofile\x88\x01\x01\x12C\n" +
 	"\x0ffailure_domains\x18\x02 \x01(\v2\x1a.borough.v1.FailureDomainsR\x0efailureDomains\x122\n" +
@@ -1320,7 +1349,12 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\x11journal_bytes_max\x18\v \x01(\x04H\aR\x0fjournalBytesMax\x88\x01\x01\x12)\n" +
 	"\x0eended_jobs_max\x18\f \x01(\x04H\bR\fendedJobsMax\x88\x01\x01\x121\n" +
 	"\x12audit_retention_ms\x18\r \x01(\x04H\tR\x10auditRetentionMs\x88\x01\x01\x12\x1a\n" +
-	"\brevision\x18\x0f \x01(\x04R\brevisionB\n" +
+	"\brevision\x18\x0f \x01(\x04R\brevision\x12!\n" +
+	"\n" +
+	"dns_ttl_ms\x18\x10 \x01(\x04H\n" +
+	"R\bdnsTtlMs\x88\x01\x01\x122\n" +
+	"\x13dns_negative_ttl_ms\x18\x11 \x01(\x04H\vR\x10dnsNegativeTtlMs\x88\x01\x01\x12)\n" +
+	"\x0edrain_delay_ms\x18\x12 \x01(\x04H\fR\fdrainDelayMs\x88\x01\x01B\n" +
 	"\n" +
 	"\b_profileB\x16\n" +
 	"\x14_lost_per_minute_maxB\x13\n" +
@@ -1332,7 +1366,10 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\b_reclaimB\x14\n" +
 	"\x12_journal_bytes_maxB\x11\n" +
 	"\x0f_ended_jobs_maxB\x15\n" +
-	"\x13_audit_retention_ms\"{\n" +
+	"\x13_audit_retention_msB\r\n" +
+	"\v_dns_ttl_msB\x16\n" +
+	"\x14_dns_negative_ttl_msB\x11\n" +
+	"\x0f_drain_delay_ms\"{\n" +
 	"\x0eSchedulerRules\x122\n" +
 	"\x02of\x18\x01 \x03(\v2\".borough.v1.SchedulerRules.OfEntryR\x02of\x1a5\n" +
 	"\aOfEntry\x12\x10\n" +

@@ -874,7 +874,7 @@ type JobSpec struct {
 	// By index of the task, from 0.
 	Overrides map[uint32]*TaskOverride `protobuf:"bytes,11,rep,name=overrides,proto3" json:"overrides,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Restart   *RestartSpec             `protobuf:"bytes,12,opt,name=restart,proto3" json:"restart,omitempty"`
-	// Milliseconds between the withdrawal of an endpoint and SIGTERM.
+	// Milliseconds between the withdrawal of an endpoint and SIGTERM. 0: the cell's setting, if the task has ports.
 	DrainDelayMs uint64 `protobuf:"varint,13,opt,name=drain_delay_ms,json=drainDelayMs,proto3" json:"drain_delay_ms,omitempty"`
 	// Milliseconds before the tasks of a silent node are placed elsewhere; absent: the cell's setting.
 	LostAfterMs *uint64           `protobuf:"varint,14,opt,name=lost_after_ms,json=lostAfterMs,proto3,oneof" json:"lost_after_ms,omitempty"`

@@ -17,7 +17,9 @@ use borough_store::{Cursor, error_chain};
 use futures::FutureExt as _;
 
 use crate::service::NamesShared;
-use crate::table::{CellTable, ListedCell, NamedJobEvent, NamesChanges, NodePlace, ServiceFacts};
+use crate::table::{
+    AnswerTimes, CellTable, ListedCell, NamedJobEvent, NamesChanges, NodePlace, ServiceFacts,
+};
 
 /// Entries that are applied before readers of the table may go on.
 const ENTRIES_AT_ONCE: usize = 64;
@@ -58,7 +60,7 @@ impl CellCopy {
         }
     }
 
-    fn rows(self, domains: &[String]) -> ListedCell {
+    fn rows(self, domains: &[String], times: AnswerTimes) -> ListedCell {
         let job = |(row, spec): (Arc<JobRow>, Option<StoredSpec>)| {
             let spec = spec.and_then(|spec| spec.decoded(&row.name));
             ((row.user.clone(), row.name.clone()), facts_of(&row, spec.as_ref()))
@@ -70,6 +72,7 @@ impl CellCopy {
             nodes: self.nodes.iter().map(|row| (row.name.clone(), row.id, place_of(row, domains))).collect(),
             endpoints: self.endpoints.into_iter().filter_map(endpoint).collect(),
             merged: self.merged,
+            times,
         }
     }
 }
@@ -104,23 +107,32 @@ pub(crate) async fn cell_follow(shared: Arc<NamesShared>, cell: FollowedCell) {
         let (copy, subscription) = cell.mirror.subscribe_with(CellCopy::of);
         let cursor = copy.cursor;
         // Read after the subscription: a change of the settings since then lists the cell again.
-        let domains = domains_read(&cell).await;
-        let rows = copy.rows(&domains);
+        let settings = settings_read(&cell).await;
+        let rows = copy.rows(&settings.failure_domains, times_of(&settings));
         shared.change(&cell.name, |table| table.replace(rows, cursor));
         tracing::info!(cell = %cell.name, "the table of names has the whole cell");
-        entries_follow(&shared, &cell, subscription, &domains).await;
+        entries_follow(&shared, &cell, subscription, &settings.failure_domains).await;
     }
 }
 
-/// The failure domains of a cell, the widest first. The mirror has just read the store, so that a failure is short.
-async fn domains_read(cell: &FollowedCell) -> Vec<String> {
+/// How long answers about the names of a cell may be kept.
+fn times_of(settings: &CellMeta) -> AnswerTimes {
+    let seconds = |ms: u64| u32::try_from(ms / 1_000).unwrap_or(u32::MAX);
+    AnswerTimes {
+        ttl_s: seconds(settings.dns_ttl_ms()),
+        negative_ttl_s: seconds(settings.dns_negative_ttl_ms()),
+    }
+}
+
+/// The settings of a cell. The mirror has just read the store, so that a failure is short.
+async fn settings_read(cell: &FollowedCell) -> CellMeta {
     let space = cell.mirror.space();
     loop {
         let meta = cell.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
             cell_meta_read(&tx, space).await
         });
         match meta.await {
-            Ok(CellMeta { failure_domains, .. }) => return failure_domains,
+            Ok(settings) => return settings,
             Err(error) => {
                 tracing::warn!(cell = %cell.name, error = %error_chain(&error), "cannot read the settings of the cell");
                 tokio::time::sleep(SETTINGS_PAUSE).await;
@@ -153,7 +165,7 @@ async fn entries_follow(
                 None => break,
             }
         }
-        // Other failure domains concern each node.
+        // Other failure domains concern each node, and other times of DNS each answer.
         let has_settings = |delta: &Delta| matches!(delta, Delta::CellSettings { .. });
         is_over |= entries.iter().any(|(_, entry)| entry.deltas.iter().any(has_settings));
         let looks: Vec<_> = entries.iter().map(|(_, entry)| EntryLook::of(&cell.mirror, entry)).collect();

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use borough_kv::exercise::not_exercised;
+use borough_store::cell::VIEW_DELAY_MS;
 use borough_testkit::{program_find, python_with_grpc};
 use borough_tests::{TestCell, options};
 
@@ -30,7 +31,7 @@ use envoy::Clusters;
 use grpc::GrpcLoad;
 use load::{HttpLoad, Tally};
 
-/// A service with its own drain delay: more than the slowest view needs to see a withdrawal.
+/// A service. Its drain delay is that of the cell.
 fn service(name: &str, port: &str, command: &str, health: &str) -> String {
     format!(
         "name: {name}
@@ -43,7 +44,6 @@ task:
   health: {{{health}, interval: 1s, timeout: 1s}}
   grace: 3s
 restart: {{mode: always, backoff: 100ms}}
-drain_delay: 4s
 ",
         port.to_uppercase()
     )
@@ -61,6 +61,12 @@ fn program_or_report(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// Sets the drain delay that new cells of a cluster begin with. A cell of `borough dev` begins without one.
+async fn drain_delay_set(cell: &TestCell) {
+    let delay = format!("{VIEW_DELAY_MS}ms");
+    cell.borough(&["cell", "set", "--drain-delay", &delay]).await.ended(0);
+}
+
 /// Runs the job `web`, whose tasks answer with their port.
 async fn web_run(cell: &TestCell) {
     let server = cell.file("server.py", source!("http-python/server.py"));
@@ -72,6 +78,7 @@ async fn web_run(cell: &TestCell) {
 async fn no_request_fails_through_a_load_balancer_while_a_job_changes() {
     // Tasks of other users may not read the server.
     let mut cell = TestCell::start(options!().agent_arguments(&["--task-user=agent"])).await;
+    drain_delay_set(&cell).await;
     web_run(&cell).await;
     let (mut programs, mut loads) = (Vec::new(), Vec::new());
     let mut number = 0;
@@ -125,6 +132,7 @@ async fn no_call_of_a_grpc_client_fails_while_a_job_changes() {
     }
     // Tasks of other users may not execute this Python.
     let mut cell = TestCell::start(options!().agent_arguments(&["--task-user=agent"])).await;
+    drain_delay_set(&cell).await;
     let server = cell.file("server.py", source!("grpc-python/server.py"));
     let command = match (&go, &python) {
         (Some(go), _) => format!("{}, server", go.display()),

@@ -128,3 +128,45 @@ async fn every_view_shows_a_job_as_it_comes_and_goes() {
     assert_eq!(woken, serde_json::json!([]), "it has changed since that index");
     cell.finish().await;
 }
+
+/// As the example, without a drain delay of its own.
+const PLAIN_WEB: &str = "name: web
+count: 3
+task:
+  command: [python3, -u, -m, http.server, --bind, 127.0.0.1, '${PORT_HTTP}']
+  resources: {cpu: 20m, memory: 64MiB}
+  ports: [http]
+  health: {http: {port: http, path: /}, interval: 1s, timeout: 1s}
+  grace: 2s
+";
+
+/// A load balancer that has yet to hear of the withdrawal still finds the task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_withdrawn_task_serves_on_for_the_drain_delay_of_its_cell() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.borough(&["cell", "set", "--drain-delay", "11s"]).await.ended(2).warns("0s to 10s");
+    let set = cell.borough(&["cell", "set", "--drain-delay", "10s", "--dns-ttl", "30s"]).await.ended(0);
+    set.prints("10s for jobs with ports and without their own").prints("kept for 30s by resolvers, 1s if");
+    cell.run("web.yaml", PLAIN_WEB).await;
+    let rows = until("three endpoints", || async {
+        let rows = catalogue(&cell, "/v1/health/service/web_tester?passing").await;
+        (rows.as_array().unwrap().len() == 3).then_some(rows)
+    })
+    .await;
+    let record = dns_answer(&cell, "_http._tcp.web.tester.alpha.borough.internal", SRV).await;
+    // Behind the name of the first record are its type and its class, then its TTL.
+    let ttl = name_end(&record, name_end(&record, 12) + 4) + 4;
+    assert_eq!(record[ttl..ttl + 4], [0, 0, 0, 30]);
+    cell.borough(&["job", "stop", "web", "--timeout", "1s"]).await.ended(1);
+    let path = "/v1/health/service/web_tester";
+    until("the withdrawal", || async {
+        (catalogue(&cell, path).await == serde_json::json!([])).then_some(())
+    })
+    .await;
+    for row in rows.as_array().unwrap() {
+        let address = format!("{}:{}", row["Service"]["Address"].as_str().unwrap(), row["Service"]["Port"]);
+        assert_eq!(http_get(&address, "/", None).await.unwrap().0, 200, "{address}");
+    }
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}

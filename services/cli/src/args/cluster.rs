@@ -1,7 +1,8 @@
 //! Verbs on nodes, cells, names and events.
 
 use borough_proto::bounds::{
-    AUDIT_RETENTION_MS, ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS,
+    AUDIT_RETENTION_MS, CELL_DRAIN_DELAY_MS_MAX, DNS_TTL_MS_MAX, ENDED_JOBS, FRESH_START_MS_MAX,
+    JOURNAL_BYTES, RETENTION_MS,
 };
 use borough_proto::v1::FailureDomains;
 use clap::{Args, Subcommand};
@@ -288,6 +289,15 @@ pub struct CellSet {
     /// Keep at most this many ended jobs, however young they are
     #[arg(long, value_parser = whole(ENDED_JOBS), value_name = "JOBS")]
     pub ended_jobs: Option<u64>,
+    /// Let resolvers keep an answer about names of the cell for this time, such as 5s
+    #[arg(long, value_parser = dns_ttl, value_name = "TIME")]
+    pub dns_ttl: Option<std::time::Duration>,
+    /// Let resolvers keep for this time that a name has no records
+    #[arg(long, value_parser = dns_ttl, value_name = "TIME")]
+    pub dns_negative_ttl: Option<std::time::Duration>,
+    /// For jobs with ports and without drain_delay: send SIGTERM this long after the endpoint is withdrawn, such as 2s
+    #[arg(long, value_parser = drain_delay, value_name = "TIME")]
+    pub drain_delay: Option<std::time::Duration>,
 }
 
 fn failure_domains(text: &str) -> Result<FailureDomains, String> {
@@ -303,6 +313,17 @@ fn failure_domains(text: &str) -> Result<FailureDomains, String> {
 
 fn fresh_start(text: &str) -> Result<std::time::Duration, String> {
     time_within(text, &(0..=FRESH_START_MS_MAX), "0s to 24h")
+}
+
+/// A time for which resolvers may keep an answer.
+pub(super) fn dns_ttl(text: &str) -> Result<std::time::Duration, String> {
+    const ACCEPTED: &str = "0s to 1h, in whole seconds";
+    let time = time_within(text, &(0..=DNS_TTL_MS_MAX), ACCEPTED)?;
+    if time.subsec_nanos() == 0 { Ok(time) } else { Err(format!("accepted: {ACCEPTED}")) }
+}
+
+fn drain_delay(text: &str) -> Result<std::time::Duration, String> {
+    time_within(text, &(0..=CELL_DRAIN_DELAY_MS_MAX), "0s to 10s")
 }
 
 fn retention(text: &str) -> Result<std::time::Duration, String> {

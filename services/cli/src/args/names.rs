@@ -3,15 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use borough_names::dns::{DnsSettings, DnsZone};
+use borough_names::dns::{DnsSettings, DnsZone, ZoneTimes};
 use clap::Args;
 
-use super::number::{time_within, whole};
+use super::cluster::dns_ttl;
+use super::number::whole;
 use super::role::StoreArguments;
 use crate::exit::{Code, Failure};
-
-/// The longest time for which anybody may keep an answer. A withdrawn endpoint is used for as long.
-const TTL_MS_MAX: u64 = 3_600_000;
 
 /// Arguments of `borough names`.
 #[derive(Clone, Debug, Args)]
@@ -41,12 +39,12 @@ pub struct ZoneArguments {
     /// stands for all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub nameserver: Vec<String>,
-    /// Let resolvers keep an answer for this time, such as 5s
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = ttl)]
-    pub dns_ttl: Duration,
-    /// Let resolvers keep for this time that a name has no records
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = ttl)]
-    pub dns_negative_ttl: Duration,
+    /// Let resolvers keep an answer for this time, such as 5s [default: that of each cell]
+    #[arg(long, value_name = "TIME", value_parser = dns_ttl)]
+    pub dns_ttl: Option<Duration>,
+    /// Let resolvers keep for this time that a name has no records [default: that of each cell]
+    #[arg(long, value_name = "TIME", value_parser = dns_ttl)]
+    pub dns_negative_ttl: Option<Duration>,
     /// Answer this many questions over UDP per second and network of clients, /24 or /56; 0: no limit
     #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = whole(0..=10_000_000_u32))]
     pub dns_rate: u32,
@@ -57,16 +55,12 @@ impl ZoneArguments {
     pub(crate) fn settings(&self, address: IpAddr) -> Result<DnsSettings, Failure> {
         // Nobody reaches a server at the address that stands for all.
         let own = if address.is_unspecified() { Vec::new() } else { vec![address] };
-        let zone = DnsZone::new(&self.zone, own, self.dns_ttl, self.dns_negative_ttl)
+        let times = ZoneTimes { ttl: self.dns_ttl, negative_ttl: self.dns_negative_ttl };
+        let zone = DnsZone::new(&self.zone, own, times)
             .map_err(|error| Failure::new(Code::Usage, format!("--zone: {error}")))?;
         let zone = zone
             .with_nameservers(&self.nameserver)
             .map_err(|error| Failure::new(Code::Usage, format!("--nameserver: {error}")))?;
         Ok(DnsSettings { zone, rate: self.dns_rate })
     }
-}
-
-fn ttl(text: &str) -> Result<Duration, String> {
-    let time = time_within(text, &(0..=TTL_MS_MAX), "0s to 1h, in whole seconds")?;
-    if time.subsec_nanos() == 0 { Ok(time) } else { Err("accepted: 0s to 1h, in whole seconds".to_owned()) }
 }

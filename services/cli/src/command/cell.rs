@@ -64,7 +64,7 @@ fn none_text(gateways: &str, user: Option<&str>) -> String {
 }
 
 /// The options of `cell set`, by the fields that they set.
-const OPTIONS: [(&str, &str); 12] = [
+const OPTIONS: [(&str, &str); 15] = [
     ("settings.profile", "--profile"),
     ("settings.failure_domains", "--failure-domains"),
     ("settings.queueing", "--queueing"),
@@ -76,6 +76,9 @@ const OPTIONS: [(&str, &str); 12] = [
     ("settings.journal_bytes_max", "--journal-bytes"),
     ("settings.audit_retention_ms", "--audit-retention"),
     ("settings.ended_jobs_max", "--ended-jobs"),
+    ("settings.dns_ttl_ms", "--dns-ttl"),
+    ("settings.dns_negative_ttl_ms", "--dns-negative-ttl"),
+    ("settings.drain_delay_ms", "--drain-delay"),
     ("queues", "--queue"),
 ];
 
@@ -97,6 +100,9 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         journal_bytes_max: set.journal_bytes,
         audit_retention_ms: set.audit_retention.map(ms),
         ended_jobs_max: set.ended_jobs,
+        dns_ttl_ms: set.dns_ttl.map(ms),
+        dns_negative_ttl_ms: set.dns_negative_ttl.map(ms),
+        drain_delay_ms: set.drain_delay.map(ms),
         revision: 0,
     }
 }

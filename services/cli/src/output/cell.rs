@@ -47,6 +47,9 @@ pub(crate) struct SettingsView {
     pub(crate) schedulers: BTreeMap<Foreign, Foreign>,
     pub(crate) fresh_start_ms: u64,
     pub(crate) reclaim: bool,
+    pub(crate) dns_ttl_ms: u64,
+    pub(crate) dns_negative_ttl_ms: u64,
+    pub(crate) drain_delay_ms: u64,
     pub(crate) revision: u64,
 }
 
@@ -87,6 +90,9 @@ impl From<v1::CellSettings> for SettingsView {
             ended_jobs_max: settings.ended_jobs_max(),
             fresh_start_ms: settings.fresh_start_ms(),
             reclaim: settings.reclaim(),
+            dns_ttl_ms: settings.dns_ttl_ms(),
+            dns_negative_ttl_ms: settings.dns_negative_ttl_ms(),
+            drain_delay_ms: settings.drain_delay_ms(),
             revision: settings.revision,
             queueing: settings.queueing.clone().unwrap_or_default().into(),
             queues: settings
@@ -121,6 +127,20 @@ impl SettingsView {
     fn journal_text(&self) -> String {
         let time = duration_text(self.journal_retention_ms);
         format!("kept for {time}, {} at most", bytes(self.journal_bytes_max))
+    }
+
+    /// How long resolvers keep answers about its names.
+    fn dns_text(&self) -> String {
+        let (time, negative) = (duration_text(self.dns_ttl_ms), duration_text(self.dns_negative_ttl_ms));
+        format!("kept for {time} by resolvers, {negative} if there are no records")
+    }
+
+    /// How long tasks with ports wait for load balancers; empty: they do not, unless their job says so.
+    fn drain_text(&self) -> String {
+        match self.drain_delay_ms {
+            0 => String::new(),
+            ms => format!("{} for jobs with ports and without their own", duration_text(ms)),
+        }
     }
 
     /// How long the cell keeps the calls of its audit.
@@ -330,6 +350,8 @@ impl CellOutput {
             ("ended jobs", self.settings.ended_jobs_text()),
             ("journal", self.settings.journal_text()),
             ("audit", self.settings.audit_text()),
+            ("dns", self.settings.dns_text()),
+            ("drain delay", self.settings.drain_text()),
         ]);
         for warning in &self.warnings {
             text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));

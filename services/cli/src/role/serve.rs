@@ -11,7 +11,7 @@ use borough_kv::env::{SystemClock, SystemRng};
 use borough_kv::secret::Secret;
 use borough_model::Name;
 use borough_proto::tls::{CertificateName, ClientTls, ServerTls, TlsError, TlsFiles};
-use borough_store::cell::CellMeta;
+use borough_store::cell::{CellMeta, VIEW_DELAY_MS};
 use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, FederationRole, Roles, ToleranceScope};
@@ -167,7 +167,7 @@ fn run(
             db: db.clone(),
             opened: store.opened(),
             cells: arguments.cells.clone(),
-            meta: CellMeta::default(),
+            meta: CellMeta { drain_delay_ms: Some(VIEW_DELAY_MS), ..CellMeta::default() },
             tolerance_scope: ToleranceScope::NewCells,
             roles,
             connections,

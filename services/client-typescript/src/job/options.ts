@@ -38,7 +38,7 @@ export interface JobOptions {
    * What happens when a task ends by itself. Default: services always restart, batch work three times after failures.
    */
   readonly restart?: RestartMode | RestartOptions;
-  /** Time between the withdrawal of an endpoint and SIGTERM. Default: none. */
+  /** Time between the withdrawal of an endpoint and SIGTERM. Default: the cell's, if the task has ports. */
   readonly drainDelay?: Duration;
   /** How long a vanished node is waited for, 1s to 24h. Default: the setting of the cell. */
   readonly lostAfter?: Duration;

@@ -6,11 +6,13 @@ use hickory_proto::rr::{DNSClass, Name as DnsName, RData, Record, RecordType};
 
 use super::name::{MERGED_LABEL, PortLabel, ZoneOwner, address_of_arpa};
 use super::records::{
-    AddressKind, AnswerRoom, FoundRecords, PortEndpoint, TargetNames, address_record, addresses, ports,
+    AddressKind, AnswerRoom, FoundRecords, PortEndpoint, RecordsPlace, TargetNames, address_record,
+    addresses, ports,
 };
 use super::zone::{DnsZone, wire_len};
 use crate::table::{
-    EndpointHost, MergedKey, MergedPort, MergedView, NamesTable, Service, ServiceEndpoint, ServiceKey,
+    AnswerTimes, EndpointHost, MergedKey, MergedPort, MergedView, NamesTable, Service, ServiceEndpoint,
+    ServiceKey,
 };
 
 /// The most names of an address in one answer.
@@ -68,10 +70,11 @@ pub fn answer(table: &NamesTable, zone: &DnsZone, question: &Query, rotation: u6
     let Some(owner) = ZoneOwner::of(&question.name, &zone.origin) else {
         return reverse(table, zone, question, room);
     };
-    let soa = soa_record(table, zone);
+    let times = zone.times(table, owner.cell());
+    let soa = soa_record(table, zone, times);
     // For the SOA record of an answer without records, and the name servers of the zone.
     let reserve = record_bytes(&soa);
-    let lookup = Lookup { table, zone, question, rotation };
+    let lookup = Lookup { table, zone, times, question, rotation };
     match lookup.records(owner, &mut AnswerRoom(room.saturating_sub(reserve))) {
         OwnerRecords::Missing => DnsAnswer {
             code: ResponseCode::NXDomain,
@@ -97,24 +100,25 @@ fn record_bytes(record: &Record) -> usize {
     wire_len(&record.name) + 10 + data
 }
 
-fn soa_record(table: &NamesTable, zone: &DnsZone) -> Record {
+fn soa_record(table: &NamesTable, zone: &DnsZone, times: AnswerTimes) -> Record {
     let server = zone.nameservers.first().cloned().unwrap_or_else(|| zone.origin.clone());
     let mailbox = zone.named(&["hostmaster"]).unwrap_or_else(|| zone.origin.clone());
     // Nobody transfers the zone. The serial number only shows people that something has changed.
     let index = table.cells().map(|cell| cell.index().0).max().unwrap_or_default();
     let serial = u32::try_from((index >> 12) & u64::from(u32::MAX)).unwrap_or_default();
-    let soa = SOA::new(server, mailbox, serial, 60, 10, 86_400, zone.negative_ttl);
+    let soa = SOA::new(server, mailbox, serial, 60, 10, 86_400, times.negative_ttl_s);
     // A resolver keeps a negative answer for the lesser of this time to live and the last field.
-    Record::from_rdata(zone.origin.clone(), zone.negative_ttl, RData::SOA(soa))
+    Record::from_rdata(zone.origin.clone(), times.negative_ttl_s, RData::SOA(soa))
 }
 
 /// The answer about a name outside of the zone: the names of an address of ours, or a refusal.
 fn reverse(table: &NamesTable, zone: &DnsZone, question: &Query, room: usize) -> DnsAnswer {
     let owners = address_of_arpa(&question.name).and_then(|address| table.at_address(address));
     let Some(owners) = owners else { return DnsAnswer::refusal(ResponseCode::Refused) };
+    let times = zone.times(table, None);
     let mut answer = DnsAnswer { is_authoritative: true, ..DnsAnswer::default() };
     if !matches!(question.query_type, RecordType::PTR | RecordType::ANY) {
-        answer.authorities.push(soa_record(table, zone));
+        answer.authorities.push(soa_record(table, zone, times));
         return answer;
     }
     let mut room = AnswerRoom(room);
@@ -125,7 +129,7 @@ fn reverse(table: &NamesTable, zone: &DnsZone, question: &Query, room: usize) ->
             break;
         }
         let data = RData::PTR(PTR(name));
-        answer.answers.push(Record::from_rdata(question.name.clone(), zone.ttl, data));
+        answer.answers.push(Record::from_rdata(question.name.clone(), times.ttl_s, data));
     }
     answer
 }
@@ -137,6 +141,7 @@ fn task_name(zone: &DnsZone, key: &ServiceKey, index: u32) -> Option<DnsName> {
 struct Lookup<'a> {
     table: &'a NamesTable,
     zone: &'a DnsZone,
+    times: AnswerTimes,
     question: &'a Query,
     rotation: u64,
 }
@@ -148,7 +153,11 @@ impl Lookup<'_> {
         match found {
             OwnerRecords::Found(_) if self.question.query_type == RecordType::ANY => {
                 let hinfo = RData::HINFO(HINFO::new("RFC8482".to_owned(), String::new()));
-                OwnerRecords::of(vec![Record::from_rdata(self.question.name.clone(), self.zone.ttl, hinfo)])
+                OwnerRecords::of(vec![Record::from_rdata(
+                    self.question.name.clone(),
+                    self.times.ttl_s,
+                    hinfo,
+                )])
             }
             found => found,
         }
@@ -165,7 +174,7 @@ impl Lookup<'_> {
                     return OwnerRecords::Missing;
                 }
                 let asked = self.address_kind().is_some_and(|kind| kind.has(address));
-                let record = || address_record(&self.question.name, self.zone.ttl, address);
+                let record = || address_record(&self.question.name, self.times.ttl_s, address);
                 OwnerRecords::of(asked.then(record).into_iter().collect())
             }
             ZoneOwner::Cell(cell) => OwnerRecords::exists_if(self.table.cell(cell.as_str()).is_some()),
@@ -231,9 +240,8 @@ impl Lookup<'_> {
             let found = number.zip(weight);
             Some(found.map(|(number, weight)| PortEndpoint { key: &job.key, endpoint, number, weight }))
         });
-        let (owner, zone) = (&self.question.name, self.zone);
         let endpoints = merged.jobs.iter().map(|job| job.service.endpoints().len()).sum();
-        OwnerRecords::Found(ports(usable, TargetNames::of(endpoints), owner, zone, room))
+        OwnerRecords::Found(ports(usable, TargetNames::of(endpoints), &self.place(), room))
     }
 
     /// The addresses of endpoints, if the question asks for addresses.
@@ -243,11 +251,16 @@ impl Lookup<'_> {
         room: &mut AnswerRoom,
     ) -> OwnerRecords {
         let Some(kind) = self.address_kind() else { return OwnerRecords::exists() };
-        OwnerRecords::Found(addresses(usable, &self.question.name, kind, self.zone, room))
+        OwnerRecords::Found(addresses(usable, &self.place(), kind, room))
     }
 
     fn with_service(&self, key: &ServiceKey, records: impl FnOnce(&Service) -> OwnerRecords) -> OwnerRecords {
         self.table.service(key).map_or(OwnerRecords::Missing, records)
+    }
+
+    /// Where the records of the answer are.
+    fn place(&self) -> RecordsPlace<'_> {
+        RecordsPlace { owner: &self.question.name, zone: self.zone, ttl_s: self.times.ttl_s }
     }
 
     fn address_kind(&self) -> Option<AddressKind> {
@@ -267,14 +280,14 @@ impl Lookup<'_> {
         match &endpoint.host {
             EndpointHost::Address(address) => {
                 let asked = self.address_kind().is_some_and(|kind| kind.has(*address));
-                let record = || address_record(owner, self.zone.ttl, *address);
+                let record = || address_record(owner, self.times.ttl_s, *address);
                 OwnerRecords::of(asked.then(record).into_iter().collect())
             }
             // An alias answers every type. The resolver follows it.
             EndpointHost::Named(name) => {
                 let alias = DnsName::from_ascii(name).ok().map(|mut alias| {
                     alias.set_fqdn(true);
-                    Record::from_rdata(owner.clone(), self.zone.ttl, RData::CNAME(CNAME(alias)))
+                    Record::from_rdata(owner.clone(), self.times.ttl_s, RData::CNAME(CNAME(alias)))
                 });
                 OwnerRecords::of(alias.into_iter().collect())
             }
@@ -296,24 +309,23 @@ impl Lookup<'_> {
         if self.question.query_type != RecordType::SRV {
             return OwnerRecords::exists();
         }
-        let (owner, zone) = (&self.question.name, self.zone);
         let usable = service.usable_from(self.rotation).map(|endpoint| {
             let weight = endpoint.weight_shown();
             endpoint.port(port).map(|number| PortEndpoint { key, endpoint, number, weight })
         });
         let names = TargetNames::of(service.endpoints().len());
-        OwnerRecords::Found(ports(usable, names, owner, zone, room))
+        OwnerRecords::Found(ports(usable, names, &self.place(), room))
     }
 
     fn apex(&self, room: &mut AnswerRoom) -> OwnerRecords {
-        let Self { zone, question, .. } = self;
+        let Self { zone, times, question, .. } = self;
         let mut found = FoundRecords::default();
         match question.query_type {
-            RecordType::SOA => found.answers.push(soa_record(self.table, zone)),
+            RecordType::SOA => found.answers.push(soa_record(self.table, zone, *times)),
             RecordType::NS => {
                 for server in &zone.nameservers {
                     let data = RData::NS(NS(server.clone()));
-                    let record = Record::from_rdata(question.name.clone(), zone.ttl, data);
+                    let record = Record::from_rdata(question.name.clone(), times.ttl_s, data);
                     if !room.take(record_bytes(&record)) {
                         found.is_cut = true;
                         break;
@@ -323,7 +335,7 @@ impl Lookup<'_> {
                 for address in &zone.own {
                     let Some(name) = zone.address_name(*address) else { continue };
                     if zone.nameservers.contains(&name) && room.take(wire_len(&name) + 26) {
-                        found.additionals.push(address_record(&name, zone.ttl, *address));
+                        found.additionals.push(address_record(&name, times.ttl_s, *address));
                     }
                 }
             }

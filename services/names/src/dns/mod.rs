@@ -16,7 +16,7 @@ pub use answer::{DnsAnswer, answer};
 pub use limit::{PrefixLimit, RateVerdict};
 pub use server::{DnsListeners, DnsSettings, dns_serve};
 pub use wire::{DnsTransport, packet_answer, packet_answer_cut};
-pub use zone::{DnsZone, ZoneError};
+pub use zone::{DnsZone, ZoneError, ZoneTimes};
 
 #[cfg(test)]
 mod tests;

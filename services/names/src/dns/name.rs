@@ -49,6 +49,18 @@ pub(super) enum PortLabel {
 }
 
 impl ZoneOwner {
+    /// The cell whose name it is, or is below.
+    pub(super) fn cell(&self) -> Option<&Name> {
+        match self {
+            Self::Apex | Self::Addresses | Self::Address(_) | Self::Nobody => None,
+            Self::Cell(cell) | Self::User { cell, .. } => Some(cell),
+            Self::Service(key) | Self::Task(key, _) | Self::Ports(key) | Self::Port(key, _) => {
+                Some(&key.cell)
+            }
+            Self::Merged(key) | Self::MergedPorts(key) | Self::MergedPort(key, _) => Some(&key.cell),
+        }
+    }
+
     /// The owner of `name`; `None` outside of the zone.
     pub(super) fn of(name: &DnsName, origin: &DnsName) -> Option<Self> {
         if !origin.zone_of(name) {

@@ -77,13 +77,20 @@ fn address_bytes(address: IpAddr) -> usize {
     }
 }
 
+/// Where records are, and for how long they may be kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordsPlace<'q> {
+    pub(super) owner: &'q DnsName,
+    pub(super) zone: &'q DnsZone,
+    pub(super) ttl_s: u32,
+}
+
 /// The addresses of usable endpoints, each once. Hosts that are names have none here: a client follows their SRV
 /// records, or asks for the task.
 pub(super) fn addresses<'t>(
     usable: impl Iterator<Item = &'t ServiceEndpoint>,
-    owner: &DnsName,
+    place: &RecordsPlace<'_>,
     kind: AddressKind,
-    zone: &DnsZone,
     room: &mut AnswerRoom,
 ) -> FoundRecords {
     let mut found = FoundRecords::default();
@@ -101,7 +108,7 @@ pub(super) fn addresses<'t>(
             found.is_cut = true;
             break;
         }
-        found.answers.push(address_record(owner, zone.ttl, address));
+        found.answers.push(address_record(place.owner, place.ttl_s, address));
     }
     found
 }
@@ -161,10 +168,10 @@ fn target_of(zone: &DnsZone, targets: TargetNames, found: &PortEndpoint<'_>) -> 
 pub(super) fn ports<'t>(
     usable: impl Iterator<Item = Option<PortEndpoint<'t>>>,
     names: TargetNames,
-    owner: &DnsName,
-    zone: &DnsZone,
+    place: &RecordsPlace<'_>,
     room: &mut AnswerRoom,
 ) -> FoundRecords {
+    let RecordsPlace { owner, zone, ttl_s } = *place;
     let mut found = FoundRecords::default();
     let (mut targets, mut seen) = (Vec::new(), BTreeSet::new());
     for (looks, one) in usable.enumerate() {
@@ -185,7 +192,7 @@ pub(super) fn ports<'t>(
         }
         targets.extend(endpoint.host.address().map(|address| (target.clone(), address)));
         let data = SRV::new(0, srv_weight(weight), number, target);
-        found.answers.push(Record::from_rdata(owner.clone(), zone.ttl, RData::SRV(data)));
+        found.answers.push(Record::from_rdata(owner.clone(), ttl_s, RData::SRV(data)));
     }
     let mut given = BTreeSet::new();
     for (target, address) in targets {
@@ -195,7 +202,7 @@ pub(super) fn ports<'t>(
         if !room.take(owner_bytes(&target, &zone.origin) + RECORD_BYTES + address_bytes(address)) {
             break;
         }
-        found.additionals.push(address_record(&target, zone.ttl, address));
+        found.additionals.push(address_record(&target, ttl_s, address));
         given.insert(target);
     }
     found

@@ -19,11 +19,12 @@ use super::records::srv_weight;
 use super::*;
 use crate::table::merged_tests::{merged_row, of_app, shop};
 use crate::table::tests::{at, endpoint, facts, step, table_of, web};
-use crate::table::{MergedKey, NamesTable, ServiceFacts, ServiceKey};
+use crate::table::{AnswerTimes, MergedKey, NamesTable, ServiceFacts, ServiceKey};
 
 fn zone() -> DnsZone {
     let own: IpAddr = "127.0.0.1".parse().unwrap();
-    DnsZone::new("names.test", vec![own], Duration::from_secs(7), Duration::from_secs(3)).unwrap()
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    DnsZone::new("names.test", vec![own], ZoneTimes { ttl: seconds(7), negative_ttl: seconds(3) }).unwrap()
 }
 
 fn query(name: &str, kind: RecordType) -> Message {
@@ -253,7 +254,7 @@ fn no_name_of_a_merged_service_is_one_of_a_job() {
     // At the limits of names, each name of a merged service still fits.
     let longest = |length: usize, letter: &str| letter.repeat(length);
     let zone_name = format!("{}.z", longest(48, "y"));
-    let zone = DnsZone::new(&zone_name, Vec::new(), Duration::ZERO, Duration::ZERO).unwrap();
+    let zone = DnsZone::new(&zone_name, Vec::new(), ZoneTimes::default()).unwrap();
     let (service, user, cell) = (longest(MERGED_NAME_MAX, "s"), longest(63, "u"), longest(63, "c"));
     assert!(zone.named(&["_99", "_tcp", &service, "svc", &user, &cell]).is_some());
     let too_long = longest(MERGED_NAME_MAX + 2, "s");
@@ -310,12 +311,50 @@ fn a_thousand_endpoints_fit_into_one_answer_with_their_addresses() {
     assert!(with_edns.to_vec().unwrap().len() <= 1_232);
 }
 
+/// The TTL of a positive answer, and the TTL and last field of the SOA record of a negative one.
+fn ttls(table: &NamesTable, zone: &DnsZone, name: &str) -> Vec<u32> {
+    let packet = query(name, RecordType::SRV).to_vec().unwrap();
+    let answer = packet_answer(Some(table), zone, &packet, DnsTransport::Tcp, 0).unwrap();
+    let answer = Message::from_vec(&answer).unwrap();
+    let soa = answer.authorities.iter().flat_map(|record| match &record.data {
+        RData::SOA(soa) => vec![record.ttl, soa.minimum],
+        _ => Vec::new(),
+    });
+    answer.answers.iter().map(|record| record.ttl).chain(soa).collect()
+}
+
+#[test]
+fn answers_are_kept_as_their_cell_says_unless_the_zone_says_otherwise() {
+    let times = |ttl_s, negative_ttl_s| AnswerTimes { ttl_s, negative_ttl_s };
+    let cells = [("alpha", times(30, 4)), ("beta", times(2, 9))];
+    let mut table = NamesTable::new(cells.map(|(cell, _)| Name::new(cell).unwrap()));
+    for (cell, times) in cells {
+        let rows = crate::table::ListedCell {
+            endpoints: vec![(endpoint((1, "web"), 0, "10.0.0.1", &[("http", 8080)]), 0)],
+            times,
+            ..Default::default()
+        };
+        table.change(&Name::new(cell).unwrap(), |cell| cell.replace(rows, at(1)));
+    }
+    let of_cells = DnsZone::new("names.test", Vec::new(), ZoneTimes::default()).unwrap();
+    let asked = |name: &str| ttls(&table, &of_cells, &format!("{name}.names.test"));
+    assert_eq!(asked("_0._tcp.web.ann.alpha"), [30]);
+    assert_eq!(asked("_0._tcp.web.ann.beta"), [2]);
+    assert_eq!(asked("_0._tcp.api.ann.alpha"), [4, 4], "a name that does not exist");
+    assert_eq!(asked("web.ann.beta"), [9, 9], "a name without such records");
+    assert_eq!(asked("gamma"), [4, 4], "the least of any cell");
+    let fixed = ZoneTimes { ttl: Some(Duration::from_secs(60)), negative_ttl: None };
+    let fixed = DnsZone::new("names.test", Vec::new(), fixed).unwrap();
+    let asked = |name: &str| ttls(&table, &fixed, &format!("{name}.names.test"));
+    assert_eq!((asked("_0._tcp.web.ann.beta"), asked("web.ann.beta")), (vec![60], vec![9, 9]));
+}
+
 #[test]
 fn names_of_the_greatest_length_are_valid() {
     let (job, user, cell) = ("j".repeat(63), "u".repeat(63), "c".repeat(63));
     let port = "p".repeat(63);
     let zone_name = format!("{}.z", "y".repeat(48));
-    let zone = DnsZone::new(&zone_name, Vec::new(), Duration::ZERO, Duration::ZERO).unwrap();
+    let zone = DnsZone::new(&zone_name, Vec::new(), ZoneTimes::default()).unwrap();
     let name = |text: &str| Name::new(text).unwrap();
     let mut table = NamesTable::new([name(&cell)]);
     let endpoint = Endpoint {

@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use borough_model::Name;
 use hickory_proto::rr::Name as DnsName;
 
 use super::name::address_label;
+use crate::table::{AnswerTimes, NamesTable};
 
 /// The most bytes of a zone's name on the wire. The longest name of a task then still fits into 255: 10 digits, and
 /// three names of 63 characters, each with a byte for its length.
@@ -34,8 +36,15 @@ pub struct DnsZone {
     pub(super) nameservers: Vec<DnsName>,
     /// The addresses at which this process listens, so that the default name server has an address.
     pub(super) own: Vec<IpAddr>,
-    pub(super) ttl: u32,
-    pub(super) negative_ttl: u32,
+    times: ZoneTimes,
+}
+
+/// How long resolvers may keep answers, whatever the cells say. Absent: what they say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneTimes {
+    pub ttl: Option<Duration>,
+    /// That a name has no records.
+    pub negative_ttl: Option<Duration>,
 }
 
 /// A domain name of letters, digits, `-` and `_`, fully qualified.
@@ -57,12 +66,7 @@ impl DnsZone {
     ///
     /// # Errors
     /// The text is no domain name, or too long a one.
-    pub fn new(
-        origin: &str,
-        own: Vec<IpAddr>,
-        ttl: Duration,
-        negative_ttl: Duration,
-    ) -> Result<Self, ZoneError> {
+    pub fn new(origin: &str, own: Vec<IpAddr>, times: ZoneTimes) -> Result<Self, ZoneError> {
         let text = || origin.to_owned();
         if origin.is_empty() || origin == "." {
             return Err(ZoneError::Root { text: text() });
@@ -71,14 +75,7 @@ impl DnsZone {
         if wire_len(&name) > ZONE_BYTES_MAX {
             return Err(ZoneError::TooLong { text: text() });
         }
-        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).min(i32::MAX as u32);
-        let mut zone = Self {
-            origin: name,
-            nameservers: Vec::new(),
-            own,
-            ttl: seconds(ttl),
-            negative_ttl: seconds(negative_ttl),
-        };
+        let mut zone = Self { origin: name, nameservers: Vec::new(), own, times };
         // A name server with a name of this zone: that of the address at which it listens.
         let own = zone.own.iter().filter_map(|own| zone.address_name(*own)).collect();
         zone.nameservers = own;
@@ -97,6 +94,17 @@ impl DnsZone {
             self.nameservers = nameservers;
         }
         Ok(self)
+    }
+
+    /// How long resolvers may keep an answer about names of a cell, or about others.
+    pub(super) fn times(&self, table: &NamesTable, cell: Option<&Name>) -> AnswerTimes {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).min(i32::MAX as u32);
+        let ZoneTimes { ttl, negative_ttl } = self.times;
+        let of_cell = || table.times(cell);
+        AnswerTimes {
+            ttl_s: ttl.map_or_else(|| of_cell().ttl_s, seconds),
+            negative_ttl_s: negative_ttl.map_or_else(|| of_cell().negative_ttl_s, seconds),
+        }
     }
 
     /// The name of the zone.
@@ -126,7 +134,7 @@ mod tests {
     use super::*;
 
     fn zone(text: &str) -> Result<DnsZone, ZoneError> {
-        DnsZone::new(text, Vec::new(), Duration::from_secs(1), Duration::from_secs(1))
+        DnsZone::new(text, Vec::new(), ZoneTimes::default())
     }
 
     #[test]

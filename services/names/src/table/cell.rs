@@ -10,7 +10,9 @@ use borough_model::{JobId, Name, NodeId, TaskId};
 use borough_store::Cursor;
 
 use super::merged::{MemberLabels, MergedServices};
-use super::{AddressOwner, ListedName, NamesChanges, Service, ServiceEndpoint, ServiceKey, TableIndex};
+use super::{
+    AddressOwner, AnswerTimes, ListedName, NamesChanges, Service, ServiceEndpoint, ServiceKey, TableIndex,
+};
 
 /// What the views show of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,6 +92,7 @@ pub struct ListedCell {
     /// Endpoints, and since when each is healthy.
     pub endpoints: Vec<(Endpoint, i64)>,
     pub merged: Vec<Arc<MergedServiceRow>>,
+    pub times: AnswerTimes,
 }
 
 /// How many endpoints of each service are on a node, by the name of the node.
@@ -101,6 +104,7 @@ pub struct CellTable {
     name: Name,
     /// The position up to which the journal is in the table; `None` before the first listing.
     cursor: Option<Cursor>,
+    times: AnswerTimes,
     /// The index of the last change of the list of services.
     pub(super) list_index: TableIndex,
     /// The least index of a service that does not exist.
@@ -120,6 +124,7 @@ impl CellTable {
         Self {
             name,
             cursor: None,
+            times: AnswerTimes::default(),
             list_index: TableIndex::default(),
             missing_index: TableIndex::default(),
             services: BTreeMap::new(),
@@ -134,6 +139,11 @@ impl CellTable {
     /// The name of the cell.
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    /// How long answers about its names may be kept.
+    pub fn times(&self) -> AnswerTimes {
+        self.times
     }
 
     /// Returns true if the cell was listed once.
@@ -200,6 +210,7 @@ impl CellTable {
         let index = TableIndex::of(cursor);
         let is_new_epoch = self.cursor.is_none_or(|known| known.store_epoch != cursor.store_epoch);
         let mut next = Self::new(self.name.clone());
+        next.times = rows.times;
         next.nodes = rows.nodes.into_iter().map(|(node, id, place)| (node, (id, Arc::new(place)))).collect();
         for ((user, job), facts) in rows.jobs {
             next.names.insert(facts.job, (user.clone(), job.clone()));

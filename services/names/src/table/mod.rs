@@ -9,6 +9,7 @@ mod endpoint;
 mod index;
 mod merged;
 mod service;
+mod times;
 mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ pub use endpoint::{EndpointHost, ServiceEndpoint};
 pub use index::TableIndex;
 pub use merged::{MergedJob, MergedKey, MergedPort, MergedView};
 pub use service::Service;
+pub use times::AnswerTimes;
 
 /// The name of a service: that of a job in its cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,19 +90,37 @@ pub type AddressOwner = (ServiceKey, u32);
 #[derive(Clone, Debug, Default)]
 pub struct NamesTable {
     cells: BTreeMap<Name, CellTable>,
+    /// Cells that came when the others were complete, and are not listed yet.
+    coming: BTreeMap<Name, CellTable>,
+    /// The index of the last change of any service, by cell.
+    changed: BTreeMap<Name, TableIndex>,
     addresses: BTreeMap<IpAddr, BTreeSet<AddressOwner>>,
 }
 
 impl NamesTable {
     /// A table of these cells. None of them is complete yet.
     pub fn new(cells: impl IntoIterator<Item = Name>) -> Self {
-        let cells = cells.into_iter().map(|cell| (cell.clone(), CellTable::new(cell))).collect();
-        Self { cells, addresses: BTreeMap::new() }
+        let mut table = Self::default();
+        table.enter(cells);
+        table
     }
 
-    /// Returns true if every cell was listed once. An incomplete table answers nobody.
+    /// Takes further cells. One that comes to a complete table is part of it from its first listing on, so that the
+    /// others are answered meanwhile.
+    pub fn enter(&mut self, cells: impl IntoIterator<Item = Name>) {
+        let is_complete = self.is_complete();
+        for cell in cells {
+            if self.cells.contains_key(&cell) || self.coming.contains_key(&cell) {
+                continue;
+            }
+            let to = if is_complete { &mut self.coming } else { &mut self.cells };
+            to.insert(cell.clone(), CellTable::new(cell));
+        }
+    }
+
+    /// Returns true if there are cells, and each was listed once. An incomplete table answers nobody.
     pub fn is_complete(&self) -> bool {
-        self.cells.values().all(CellTable::is_complete)
+        !self.cells.is_empty() && self.cells.values().all(CellTable::is_complete)
     }
 
     /// The cells by name.
@@ -108,9 +128,24 @@ impl NamesTable {
         self.cells.values()
     }
 
+    /// How long answers about names of a cell may be kept; about other names of the zone, the least of any cell.
+    pub fn times(&self, cell: Option<&Name>) -> AnswerTimes {
+        let of_cell = cell.and_then(|cell| self.cells.get(cell)).map(CellTable::times);
+        let least = || self.cells.values().map(CellTable::times).reduce(AnswerTimes::least);
+        of_cell.or_else(least).unwrap_or_default()
+    }
+
     /// A cell.
     pub fn cell(&self, cell: &str) -> Option<&CellTable> {
         self.cells.get(cell)
+    }
+
+    /// The index of the last change of any service of a cell.
+    pub fn changed_index(&self, cell: &CellTable) -> TableIndex {
+        let listed = cell.list_index();
+        // A listing of another epoch of the store that has nothing is no change of a service.
+        let changed = self.changed.get(cell.name()).filter(|changed| changed.is_of_epoch(listed));
+        changed.copied().unwrap_or_default().max(listed)
     }
 
     /// A service.
@@ -134,8 +169,15 @@ impl NamesTable {
         cell: &Name,
         change: impl FnOnce(&mut CellTable) -> NamesChanges,
     ) -> NamesChanges {
+        if let Some(coming) = self.coming.remove(cell) {
+            self.cells.insert(cell.clone(), coming);
+        }
         let Some(table) = self.cells.get_mut(cell) else { return NamesChanges::default() };
         let changes = change(table);
+        if !changes.is_empty() {
+            let last = self.changed.entry(cell.clone()).or_default();
+            *last = last.next_at(table.index());
+        }
         for change in table.addresses_take() {
             match change {
                 cell::AddressChange::Has(address, owner) => {

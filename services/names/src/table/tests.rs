@@ -66,6 +66,7 @@ pub(crate) fn table_of(jobs: &[(&str, ServiceFacts)], endpoints: Vec<Endpoint>) 
         nodes: vec![(name("n1"), NodeId(1), place("east", "r1"))],
         endpoints: endpoints.into_iter().map(|endpoint| (endpoint, 0)).collect(),
         merged: Vec::new(),
+        ..ListedCell::default()
     };
     table.change(&name("alpha"), |cell| cell.replace(rows, at(1)));
     table
@@ -276,6 +277,7 @@ fn a_listing_keeps_the_index_of_what_is_the_same() {
             })
             .collect(),
         merged: Vec::new(),
+        ..ListedCell::default()
     };
     assert!(step(&mut table, |cell| cell.replace(rows("10.0.0.3"), at(50))).is_empty());
     assert_eq!(index(&table, "web"), before);

@@ -15,7 +15,7 @@ use borough_kv::{Database, EmbeddedEngine};
 use borough_model::job::{JobKind, JobSpec, job_new};
 use borough_model::task::{Endpoint, EndpointPort, Health};
 use borough_model::{Delta, Incarnation, JobId, RequestId, TaskId};
-use borough_names::dns::{DnsSettings, DnsZone};
+use borough_names::dns::{DnsSettings, DnsZone, ZoneTimes};
 use borough_names::{BindError, FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
 use borough_store::CellSpace;
 use borough_store::cell::CellMeta;
@@ -76,8 +76,7 @@ fn serve_by(
     };
     let cells: Vec<FollowedCell> = cells.iter().map(follow).collect();
     let own = vec![listeners.addresses().dns.ip()];
-    let second = Duration::from_secs(1);
-    let zone = DnsZone::new("names.test", own, second, second).unwrap();
+    let zone = DnsZone::new("names.test", own, ZoneTimes::default()).unwrap();
     let dns = DnsSettings { zone, rate: 0 };
     let cancelled = CancellationToken::new();
     let config = NamesConfig { cells, dns, registry: Registry::default(), clock, rng };

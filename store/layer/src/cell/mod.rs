@@ -15,6 +15,6 @@ pub use time::{CellClock, OBSERVE_EVERY, StoreOpened};
 
 pub use crate::gate::{GateOpen, GateRead, cell_gate_read};
 pub use crate::row::{
-    AUDIT_RETENTION_MS, CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX,
-    LoadJournal,
+    AUDIT_RETENTION_MS, CellGate, CellMeta, CellState, CellTime, DNS_TTL_MS, ENDED_JOBS_MAX,
+    JOURNAL_BYTES_MAX, LoadJournal, VIEW_DELAY_MS,
 };

@@ -86,6 +86,19 @@ pub struct CellMeta {
     #[n(31)]
     #[serde(default)]
     pub audit_retention_ms: Option<u64>,
+    /// Milliseconds, in whole seconds, that resolvers may keep an answer about names of the cell; absent: [`DNS_TTL_MS`].
+    #[n(32)]
+    #[serde(default)]
+    pub dns_ttl_ms: Option<u64>,
+    /// The same of the answer that a name has no records; absent: [`DNS_TTL_MS`].
+    #[n(33)]
+    #[serde(default)]
+    pub dns_negative_ttl_ms: Option<u64>,
+    /// Milliseconds between the withdrawal of an endpoint and SIGTERM for jobs with ports that have none of their own;
+    /// absent: none.
+    #[n(34)]
+    #[serde(default)]
+    pub drain_delay_ms: Option<u64>,
 }
 
 /// Whether the journal has the measured loads of nodes.
@@ -113,7 +126,30 @@ pub const ENDED_JOBS_MAX: u64 = 50_000;
 /// How long the calls of a cell are kept by default: 90 days.
 pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3_600_000;
 
+/// How long resolvers may keep an answer by default.
+pub const DNS_TTL_MS: u64 = 1_000;
+
+/// What the slowest view of names needs to show a withdrawal, in milliseconds: Traefik asks every second, and takes what
+/// it hears at most every two. With this drain delay no load balancer of `docs/names.md` lost a request in tests. New
+/// cells begin with it.
+pub const VIEW_DELAY_MS: u64 = 4_000;
+
 impl CellMeta {
+    /// Milliseconds that resolvers may keep an answer.
+    pub fn dns_ttl_ms(&self) -> u64 {
+        self.dns_ttl_ms.unwrap_or(DNS_TTL_MS)
+    }
+
+    /// Milliseconds that resolvers may keep that a name has no records.
+    pub fn dns_negative_ttl_ms(&self) -> u64 {
+        self.dns_negative_ttl_ms.unwrap_or(DNS_TTL_MS)
+    }
+
+    /// Milliseconds between the withdrawal of an endpoint and SIGTERM for jobs with ports that have none of their own.
+    pub fn drain_delay_ms(&self) -> u64 {
+        self.drain_delay_ms.unwrap_or_default()
+    }
+
     /// Milliseconds that sealed calls are kept.
     pub fn audit_retention_ms(&self) -> u64 {
         self.audit_retention_ms.unwrap_or(AUDIT_RETENTION_MS)
@@ -153,6 +189,9 @@ impl Default for CellMeta {
             ended_jobs_max: None,
             loads: None,
             audit_retention_ms: None,
+            dns_ttl_ms: None,
+            dns_negative_ttl_ms: None,
+            drain_delay_ms: None,
         }
     }
 }

@@ -21,8 +21,8 @@ mod workload;
 pub use access::{AccessGrantChange, AccessGrantRow, GRANT_CHANGES_MAX};
 pub use audit::{AuditChunk, AuditHead};
 pub use cell::{
-    AUDIT_RETENTION_MS, CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX,
-    LoadJournal,
+    AUDIT_RETENTION_MS, CellGate, CellMeta, CellState, CellTime, DNS_TTL_MS, ENDED_JOBS_MAX,
+    JOURNAL_BYTES_MAX, LoadJournal, VIEW_DELAY_MS,
 };
 pub use constraint::ConstraintToken;
 pub use cursor::{Cursor, CursorParseError};

@@ -44,6 +44,9 @@ impl CellMeta {
             ended_jobs_max: _,
             loads: _,
             audit_retention_ms: _,
+            dns_ttl_ms: _,
+            dns_negative_ttl_ms: _,
+            drain_delay_ms: _,
         } = self;
         let rules = schedulers.iter().flatten().map(|(work, scheduler)| format!("{work}={scheduler}"));
         vec![
@@ -62,6 +65,9 @@ impl CellMeta {
             ("scheduler", rules.collect::<Vec<_>>().join(",")),
             ("fresh-start", duration_text(fresh_start_ms.unwrap_or_default())),
             ("reclaim", reclaim.unwrap_or_default().to_string()),
+            ("dns-ttl", duration_text(self.dns_ttl_ms())),
+            ("dns-negative-ttl", duration_text(self.dns_negative_ttl_ms())),
+            ("drain-delay", duration_text(self.drain_delay_ms())),
         ]
     }
 }

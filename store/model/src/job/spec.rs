@@ -154,13 +154,13 @@ pub struct JobSpec {
         example = {"mode": "on_failure", "attempts": 7, "backoff": "1s"}
     )]
     pub restart: RestartSpec,
-    /// The time between the withdrawal of an endpoint and SIGTERM.
+    /// The time between the withdrawal of an endpoint and SIGTERM; 0: the cell's, if the task has ports.
     #[n(12)]
     #[field(
         file = "drain_delay",
         kind = Delay::of(0, DELAY_MS_MAX),
         init = defaults::DRAIN_DELAY_MS,
-        value = "time between the withdrawal of an endpoint and SIGTERM",
+        value = "time between the withdrawal of an endpoint and SIGTERM; 0s: the cell's, if the task has ports",
         default = "0s",
         example = "2s"
     )]

@@ -56,6 +56,9 @@ fn yaml_is_yaml() {
               schedulers: {}
               fresh_start_ms: 0
               reclaim: false
+              dns_ttl_ms: 0
+              dns_negative_ttl_ms: 0
+              drain_delay_ms: 0
               revision: 0
             warnings: []
             members: 0

@@ -118,6 +118,16 @@ class CellSettings(Record):
     """How long the cell keeps the calls of its audit, milliseconds: a minute to ten years; 90 days unless set."""
     revision: int = 0
     """Counts changes. Only answers have it."""
+    dns_ttl_ms: int | None = None
+    """How long resolvers may keep an answer about names of the cell: whole seconds up to an hour, in milliseconds;
+    1,000 unless set.
+    """
+    dns_negative_ttl_ms: int | None = None
+    """The same of the answer that a name has no records, or does not exist."""
+    drain_delay_ms: int | None = None
+    """For jobs with ports and without a drain delay of their own: milliseconds between the withdrawal of an
+    endpoint and SIGTERM, 0 to 10,000.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,9 @@ class CellSettings(_message.Message):
         "ended_jobs_max",
         "audit_retention_ms",
         "revision",
+        "dns_ttl_ms",
+        "dns_negative_ttl_ms",
+        "drain_delay_ms",
     )
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     FAILURE_DOMAINS_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +140,9 @@ class CellSettings(_message.Message):
     ENDED_JOBS_MAX_FIELD_NUMBER: _ClassVar[int]
     AUDIT_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    DNS_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    DNS_NEGATIVE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     profile: str
     failure_domains: FailureDomains
     lost_per_minute_max: int
@@ -151,6 +157,9 @@ class CellSettings(_message.Message):
     ended_jobs_max: int
     audit_retention_ms: int
     revision: int
+    dns_ttl_ms: int
+    dns_negative_ttl_ms: int
+    drain_delay_ms: int
     def __init__(
         self,
         profile: _Optional[str] = ...,
@@ -167,6 +176,9 @@ class CellSettings(_message.Message):
         ended_jobs_max: _Optional[int] = ...,
         audit_retention_ms: _Optional[int] = ...,
         revision: _Optional[int] = ...,
+        dns_ttl_ms: _Optional[int] = ...,
+        dns_negative_ttl_ms: _Optional[int] = ...,
+        drain_delay_ms: _Optional[int] = ...,
     ) -> None: ...
 
 class SchedulerRules(_message.Message):

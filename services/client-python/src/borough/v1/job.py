@@ -267,7 +267,9 @@ class JobSpec(Record):
     """By index of the task, from 0."""
     restart: RestartSpec | None = None
     drain_delay_ms: int = 0
-    """Milliseconds between the withdrawal of an endpoint and SIGTERM."""
+    """Milliseconds between the withdrawal of an endpoint and SIGTERM. 0: the cell's setting, if the task has
+    ports.
+    """
     lost_after_ms: int | None = None
     """Milliseconds before the tasks of a silent node are placed elsewhere; absent: the cell's setting."""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -62,6 +62,7 @@ pub(crate) fn shop() -> NamesTable {
         nodes: vec![(name("n1"), borough_model::NodeId(1), place("east", "r1"))],
         endpoints,
         merged: vec![merged_row("ann", "shop", &["app=shop"], &[("shop-canary", 5)])],
+        ..ListedCell::default()
     };
     let mut table = NamesTable::new([name("alpha")]);
     table.change(&name("alpha"), |cell| cell.replace(rows, at(1)));

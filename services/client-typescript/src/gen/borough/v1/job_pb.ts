@@ -94,7 +94,7 @@ export type JobSpec = Message<"borough.v1.JobSpec"> & {
   restart?: RestartSpec | undefined;
 
   /**
-   * Milliseconds between the withdrawal of an endpoint and SIGTERM.
+   * Milliseconds between the withdrawal of an endpoint and SIGTERM. 0: the cell's setting, if the task has ports.
    *
    * @generated from field: uint64 drain_delay_ms = 13;
    */
