@@ -17,6 +17,10 @@ pub enum HubKey {
     Merged(MergedKey),
     /// The list of services of a cell.
     List(Name),
+    /// Every service of a cell.
+    Cell(Name),
+    /// The lists of all cells, also of those that come later.
+    Lists,
 }
 
 /// What has changed of that.
@@ -69,7 +73,18 @@ impl Hub {
         let changes = changes.chain(names.into_iter().map(listed)).chain(lists.into_iter().map(cell));
         let followers = self.0.followers.lock();
         for (key, change) in changes {
-            for inbox in followers.get(&key).into_iter().flat_map(BTreeMap::values) {
+            let wider = match &key {
+                HubKey::Service(key) => Some(HubKey::Cell(key.cell.clone())),
+                HubKey::Merged(key) => Some(HubKey::Cell(key.cell.clone())),
+                HubKey::List(_) => Some(HubKey::Lists),
+                HubKey::Cell(_) | HubKey::Lists => None,
+            };
+            for inbox in [Some(key), wider]
+                .iter()
+                .flatten()
+                .filter_map(|key| followers.get(key))
+                .flat_map(BTreeMap::values)
+            {
                 inbox.changed.lock().insert(change.clone());
                 inbox.notify.notify_one();
                 self.0.wakes.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! Each view is a pure function of the table ([`table::NamesTable`]). When the store is away, the views answer from the
 //! last known table, and say since when. Before the first complete table they answer nothing.
 
+mod directory;
 pub mod dns;
 mod follow;
 pub mod http;
@@ -15,6 +16,7 @@ mod service;
 pub mod table;
 pub mod xds;
 
+pub use directory::NamesCells;
 pub use follow::FollowedCell;
 pub use listen::BindError;
 pub use serve::{NamesAddresses, NamesConfig, NamesListeners, NamesServer};

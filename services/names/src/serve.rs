@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
+use futures::future::join_all;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::directory::{NamesCells, directory_follow};
 use crate::dns::{DnsListeners, DnsSettings, dns_serve};
-use crate::follow::{FollowedCell, cell_follow};
+use crate::follow::cell_follow;
 use crate::http::{HttpListener, http_serve};
 use crate::listen::BindError;
 use crate::metrics::NamesMetrics;
@@ -59,13 +61,30 @@ impl NamesListeners {
 
 /// The configuration of a name service.
 pub struct NamesConfig {
-    /// The first one is the default of the catalogue.
-    pub cells: Vec<FollowedCell>,
+    pub cells: NamesCells,
     pub dns: DnsSettings,
     /// What `/metrics` shows besides the service's own metrics.
     pub registry: Registry,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
+}
+
+/// Follows the cells until `cancelled`.
+async fn cells_follow(shared: Arc<NamesShared>, cells: NamesCells, cancelled: CancellationToken) {
+    let following = async {
+        match cells {
+            NamesCells::Given(cells) => {
+                shared.cells_enter(&cells);
+                let each = cells.into_iter().map(|cell| cell_follow(Arc::clone(&shared), cell));
+                join_all(each).await;
+            }
+            NamesCells::Directory(db) => directory_follow(Arc::clone(&shared), db).await,
+        }
+    };
+    tokio::select! {
+        () = following => {}
+        () = cancelled.cancelled() => {}
+    }
 }
 
 /// A running name service.
@@ -80,23 +99,11 @@ impl NamesServer {
     pub fn start(config: NamesConfig, listeners: NamesListeners, cancelled: &CancellationToken) -> Self {
         let addresses = listeners.addresses();
         let NamesListeners { dns, http, xds } = listeners;
-        let mirrors = config.cells.iter().map(|cell| (cell.name.clone(), cell.mirror.clone())).collect();
         let metrics = NamesMetrics::new(config.registry);
-        let shared = Arc::new(NamesShared::new(mirrors, metrics, config.clock, config.rng));
-        let mut tasks = Vec::new();
-        let default = config.cells.first().map(|cell| cell.name.clone());
-        for cell in config.cells {
-            let (shared, cancelled) = (Arc::clone(&shared), cancelled.clone());
-            tasks.push(tokio::spawn(async move {
-                tokio::select! {
-                    () = cell_follow(shared, cell) => {}
-                    () = cancelled.cancelled() => {}
-                }
-            }));
-        }
-        if let Some(default) = default {
-            tasks.push(tokio::spawn(http_serve(Arc::clone(&shared), default, http, cancelled.clone())));
-        }
+        let shared = Arc::new(NamesShared::new(metrics, config.clock, config.rng));
+        let mut tasks =
+            vec![tokio::spawn(cells_follow(Arc::clone(&shared), config.cells, cancelled.clone()))];
+        tasks.push(tokio::spawn(http_serve(Arc::clone(&shared), http, cancelled.clone())));
         tasks.push(tokio::spawn(dns_serve(Arc::clone(&shared), config.dns, dns, cancelled.clone())));
         tasks.push(tokio::spawn(xds_serve(Arc::clone(&shared), xds, cancelled.clone())));
         Self { addresses, shared, tasks }

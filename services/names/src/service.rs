@@ -1,7 +1,7 @@
 //! What the views share: the table behind its lock, those who follow it, and how old it may be.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
@@ -9,6 +9,7 @@ use borough_model::Name;
 use borough_store::mirror::MirrorHandle;
 use parking_lot::RwLock;
 
+use crate::follow::FollowedCell;
 use crate::hub::Hub;
 use crate::metrics::NamesMetrics;
 use crate::table::{CellTable, NamesChanges, NamesTable};
@@ -19,7 +20,9 @@ const OUTAGE_AFTER: Duration = Duration::from_secs(5);
 /// The state that the views share.
 pub struct NamesShared {
     table: RwLock<NamesTable>,
-    mirrors: BTreeMap<Name, MirrorHandle>,
+    mirrors: RwLock<BTreeMap<Name, MirrorHandle>>,
+    /// The cell of a request that names none.
+    default_cell: OnceLock<Name>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     pub(crate) hub: Hub,
@@ -36,14 +39,24 @@ pub struct TableAge {
 }
 
 impl NamesShared {
-    pub(crate) fn new(
-        mirrors: BTreeMap<Name, MirrorHandle>,
-        metrics: NamesMetrics,
-        clock: Arc<dyn Clock>,
-        rng: Arc<dyn Rng>,
-    ) -> Self {
-        let table = RwLock::new(NamesTable::new(mirrors.keys().cloned()));
-        Self { table, mirrors, clock, rng, hub: Hub::default(), metrics }
+    /// Of no cell yet.
+    pub(crate) fn new(metrics: NamesMetrics, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+        let (table, mirrors, default_cell) = Default::default();
+        Self { table, mirrors, default_cell, clock, rng, hub: Hub::default(), metrics }
+    }
+
+    /// Takes further cells. The first one ever is the default. Nothing is answered until all that came at first are
+    /// listed; a later one is shown once it is.
+    pub(crate) fn cells_enter(&self, cells: &[FollowedCell]) {
+        let Some(first) = cells.first() else { return };
+        self.default_cell.get_or_init(|| first.name.clone());
+        self.mirrors.write().extend(cells.iter().map(|cell| (cell.name.clone(), cell.mirror.clone())));
+        self.table.write().enter(cells.iter().map(|cell| cell.name.clone()));
+    }
+
+    /// The cell of a request that names none; `None`: no cell is known yet.
+    pub(crate) fn default_cell(&self) -> Option<&Name> {
+        self.default_cell.get()
     }
 
     /// Calls `look` with the table, if every cell was listed. Keep it short: changes wait.
@@ -64,24 +77,26 @@ impl NamesShared {
         self.hub.notify(changes);
     }
 
-    /// The cells of the table.
-    pub(crate) fn cells(&self) -> impl Iterator<Item = &Name> {
-        self.mirrors.keys()
+    /// The cells that are followed.
+    pub(crate) fn cells(&self) -> BTreeSet<Name> {
+        self.mirrors.read().keys().cloned().collect()
+    }
+
+    fn age_of(&self, mirror: &MirrorHandle) -> TableAge {
+        let age = mirror.staleness();
+        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let since = (age > OUTAGE_AFTER).then(|| self.clock.wall_ms().saturating_sub(age_ms));
+        TableAge { age, outage_since_ms: since }
     }
 
     /// The cells, with the possible age of what is known of each.
-    pub fn ages(&self) -> impl Iterator<Item = (&Name, TableAge)> {
-        self.mirrors.iter().map(|(cell, mirror)| {
-            let age = mirror.staleness();
-            let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-            let since = (age > OUTAGE_AFTER).then(|| self.clock.wall_ms().saturating_sub(age_ms));
-            (cell, TableAge { age, outage_since_ms: since })
-        })
+    pub fn ages(&self) -> Vec<(Name, TableAge)> {
+        self.mirrors.read().iter().map(|(cell, mirror)| (cell.clone(), self.age_of(mirror))).collect()
     }
 
     /// The greatest age of any cell.
     pub fn age(&self) -> TableAge {
-        let oldest = self.ages().map(|(_, age)| age).max_by_key(|age| age.age);
+        let oldest = self.mirrors.read().values().map(|mirror| self.age_of(mirror)).max_by_key(|age| age.age);
         oldest.unwrap_or(TableAge { age: Duration::ZERO, outage_since_ms: None })
     }
 
@@ -109,6 +124,20 @@ impl NamesShared {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    pub(crate) fn clock_shared(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    pub(crate) fn rng_shared(&self) -> Arc<dyn Rng> {
+        Arc::clone(&self.rng)
+    }
+
+    /// Sleeps for a time from three to five quarters of `interval`, so that processes do not all ask at once.
+    pub(crate) async fn sleep_about(&self, interval: Duration) {
+        let thousandths = u32::try_from(750 + self.random() % 500).unwrap_or(1_000);
+        tokio::time::sleep(interval * thousandths / 1_000).await;
     }
 
     /// A random number.

@@ -11,8 +11,11 @@ use super::number::whole;
 use super::role::StoreArguments;
 use crate::exit::{Code, Failure};
 
+const CELLS_HELP: &str = "Serve only these cells, with commas between [default: every cell of the store, also those that come later]";
+
 /// Arguments of `borough names`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("cells", |cells| cells.required(false).help(CELLS_HELP)))]
 pub struct NamesArguments {
     #[command(flatten)]
     pub store: StoreArguments,

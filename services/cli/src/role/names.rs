@@ -6,7 +6,7 @@ use std::sync::Arc;
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
 use borough_model::Name;
-use borough_names::{FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
+use borough_names::{FollowedCell, NamesAddresses, NamesCells, NamesConfig, NamesListeners, NamesServer};
 use borough_store::CellSpace;
 use borough_store::mirror::MirrorFollower;
 use prometheus_client::registry::Registry;
@@ -69,7 +69,10 @@ async fn serve(
     let mut signals = RoleSignals::catch();
     let listeners = NamesListeners::bind(addresses).await.map_err(|error| failed("cannot start", &error))?;
     let cells = &arguments.store.cells;
-    let cells = cells.iter().map(|cell| followed(&db, cell, &clock, &rng)).collect();
+    let cells = match cells.as_slice() {
+        [] => NamesCells::Directory(db.clone()),
+        cells => NamesCells::Given(cells.iter().map(|cell| followed(&db, cell, &clock, &rng)).collect()),
+    };
     let cancelled = CancellationToken::new();
     let zone = dns.zone.origin();
     let names = NamesServer::start(NamesConfig { cells, dns, registry, clock, rng }, listeners, &cancelled);
@@ -96,12 +99,9 @@ fn followed(db: &Database, cell: &Name, clock: &Arc<dyn Clock>, rng: &Arc<dyn Rn
 
 fn greeting(arguments: &NamesArguments, addresses: NamesAddresses, zone: &str) -> String {
     let cells: Vec<&str> = arguments.store.cells.iter().map(Name::as_str).collect();
+    let cells = if cells.is_empty() { "those of the directory".to_owned() } else { cells.join(", ") };
     format!(
         "borough names\n  cells  {}\n  store  {}\n  DNS    {} (zone {zone})\n  HTTP   http://{}\n  xDS    {}",
-        cells.join(", "),
-        arguments.store.store,
-        addresses.dns,
-        addresses.http,
-        addresses.xds,
+        cells, arguments.store.store, addresses.dns, addresses.http, addresses.xds,
     )
 }

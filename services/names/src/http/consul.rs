@@ -136,33 +136,37 @@ pub(super) fn datacenters(table: &NamesTable) -> Value {
 /// left out once their last endpoint is withdrawn.
 pub(super) fn services(cell: &CellTable) -> Value {
     let mut services = Map::new();
-    for (key, service) in cell.services() {
-        if service.is_over() {
-            continue;
-        }
-        let tags: Value = tags_of(&service.facts().labels).into();
-        let ports: Vec<&Name> = service.ports().collect();
+    for query in listed(cell) {
+        let tags = match &query.owner {
+            CatalogOwner::Job(key) => {
+                cell.service(&key.user, &key.job).map(|service| tags_of(&service.facts().labels))
+            }
+            CatalogOwner::Merged(key) => cell.merged(&key.user, &key.name).map(|merged| merged_tags(&merged)),
+        };
+        services.insert(query.name(), tags.unwrap_or_default().into());
+    }
+    Value::Object(services)
+}
+
+/// What the list of services names.
+pub(super) fn listed(cell: &CellTable) -> Vec<ServiceQuery> {
+    let mut all = Vec::new();
+    let mut add = |owner: CatalogOwner, ports: Vec<&Name>| {
         if ports.len() <= 1 {
-            services.insert(service_name(&key, None), tags);
-            continue;
+            all.push(ServiceQuery { owner, port: None });
+            return;
         }
-        for port in ports {
-            services.insert(service_name(&key, Some(port)), tags.clone());
-        }
+        let of_port = |port: &Name| ServiceQuery { owner: owner.clone(), port: Some(port.clone()) };
+        all.extend(ports.into_iter().map(of_port));
+    };
+    for (key, service) in cell.services().filter(|(_, service)| !service.is_over()) {
+        add(CatalogOwner::Job(key), service.ports().collect());
     }
     for key in cell.merged_keys() {
         let Some(merged) = cell.merged(&key.user, &key.name) else { continue };
-        let tags: Value = merged_tags(&merged).into();
-        let ports = merged.ports();
-        if ports.len() <= 1 {
-            services.insert(merged_name(&key, None), tags);
-            continue;
-        }
-        for port in ports {
-            services.insert(merged_name(&key, Some(port)), tags.clone());
-        }
+        add(CatalogOwner::Merged(key), merged.ports());
     }
-    Value::Object(services)
+    all
 }
 
 /// The nodes of a cell.
@@ -173,7 +177,7 @@ pub(super) fn nodes(cell: &CellTable) -> Value {
     cell.nodes().map(node).collect()
 }
 
-fn node_json(cell: &Name, node: &Name, host: &str, index: TableIndex) -> Value {
+pub(super) fn node_json(cell: &Name, node: &Name, host: &str, index: TableIndex) -> Value {
     json!({
         "ID": format!("{node}.{cell}"),
         "Node": node,
@@ -194,19 +198,19 @@ fn merged_tags(merged: &MergedView<'_>) -> Vec<String> {
 }
 
 /// One endpoint of an answer.
-struct FoundInstance {
-    id: String,
+pub(super) struct FoundInstance {
+    pub(super) id: String,
     /// Its job.
     key: ServiceKey,
-    endpoint: Arc<ServiceEndpoint>,
+    pub(super) endpoint: Arc<ServiceEndpoint>,
     /// The number of tasks of the job.
     tasks: u32,
     port: u16,
-    is_usable: bool,
+    pub(super) is_usable: bool,
     weight: u32,
 }
 
-fn instances(
+pub(super) fn instances(
     table: &NamesTable,
     query: &ServiceQuery,
     filter: &ServiceFilter,
@@ -331,46 +335,64 @@ pub(super) fn catalog_service(table: &NamesTable, query: &ServiceQuery, filter: 
 /// The endpoints of a service with their checks, as `/v1/health/service` shows them.
 pub(super) fn health_service(table: &NamesTable, query: &ServiceQuery, filter: &ServiceFilter) -> Value {
     let (found, tags, index) = instances(table, query, filter);
-    let (name, cell) = (query.name(), query.cell());
     let row = |instance: FoundInstance| {
-        let FoundInstance { id, key, tasks, endpoint, port, is_usable, weight } = instance;
-        let host = endpoint.host.text();
-        let status = if is_usable { "passing" } else { "warning" };
         json!({
-            "Node": node_json(cell, &endpoint.node, &host, index),
-            "Service": {
-                "ID": id,
-                "Service": name,
-                "Tags": tags,
-                "Address": host,
-                "TaggedAddresses": {},
-                "Meta": meta_of(&key, tasks, &endpoint),
-                "Port": port,
-                "Weights": weights(weight),
-                "EnableTagOverride": false,
-                "Proxy": {},
-                "Connect": {},
-                "CreateIndex": index.0,
-                "ModifyIndex": index.0,
-            },
-            "Checks": [{
-                "Node": endpoint.node,
-                "CheckID": format!("service:{id}"),
-                "Name": "health of the task",
-                "Status": status,
-                "Notes": "",
-                "Output": health_text(endpoint.health),
-                "ServiceID": id,
-                "ServiceName": name,
-                "ServiceTags": tags,
-                "Type": "",
-                "Definition": {},
-                "CreateIndex": index.0,
-                "ModifyIndex": index.0,
-            }],
+            "Node": node_json(query.cell(), &instance.endpoint.node, &instance.endpoint.host.text(), index),
+            "Service": service_json(query, &instance, &tags, index),
+            "Checks": [check_json(query, &instance, &tags, index)],
         })
     };
     found.into_iter().map(row).collect()
+}
+
+/// An endpoint as a service of its node.
+pub(super) fn service_json(
+    query: &ServiceQuery,
+    instance: &FoundInstance,
+    tags: &[String],
+    index: TableIndex,
+) -> Value {
+    let FoundInstance { id, key, tasks, endpoint, port, weight, .. } = instance;
+    json!({
+        "ID": id,
+        "Service": query.name(),
+        "Tags": tags,
+        "Address": endpoint.host.text(),
+        "TaggedAddresses": {},
+        "Meta": meta_of(key, *tasks, endpoint),
+        "Port": port,
+        "Weights": weights(*weight),
+        "EnableTagOverride": false,
+        "Proxy": {},
+        "Connect": {},
+        "CreateIndex": index.0,
+        "ModifyIndex": index.0,
+    })
+}
+
+/// The check of an endpoint.
+pub(super) fn check_json(
+    query: &ServiceQuery,
+    instance: &FoundInstance,
+    tags: &[String],
+    index: TableIndex,
+) -> Value {
+    let FoundInstance { id, endpoint, is_usable, .. } = instance;
+    json!({
+        "Node": endpoint.node,
+        "CheckID": format!("service:{id}"),
+        "Name": "health of the task",
+        "Status": if *is_usable { "passing" } else { "warning" },
+        "Notes": "",
+        "Output": health_text(endpoint.health),
+        "ServiceID": id,
+        "ServiceName": query.name(),
+        "ServiceTags": tags,
+        "Type": "",
+        "Definition": {},
+        "CreateIndex": index.0,
+        "ModifyIndex": index.0,
+    })
 }
 
 /// What a client asks its agent about itself: above all the default data centre.

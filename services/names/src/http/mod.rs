@@ -7,6 +7,7 @@ mod consul;
 mod prometheus;
 mod query;
 mod server;
+mod state;
 
 pub use consul::{ServiceFilter, ServiceQuery, service_name};
 pub use server::{HttpListener, http_serve};

@@ -26,10 +26,11 @@ use super::consul::{
 };
 use super::prometheus::{TargetFilter, targets};
 use super::query::{HttpQuery, QueryError, TARGET_PARAMETERS};
+use super::state::{CheckState, catalog_node, health_state};
 use crate::hub::HubKey;
 use crate::listen::{BindError, ConnectionPlaces, connections_max, tcp_bind};
 use crate::service::NamesShared;
-use crate::table::{NamesTable, TableIndex};
+use crate::table::{CellTable, NamesTable, TableIndex};
 
 /// Connections at a time. A blocking query holds one.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -73,23 +74,16 @@ impl HttpListener {
 
 struct HttpView {
     shared: Arc<NamesShared>,
-    /// The cell of a request that names none.
-    default_cell: Name,
     address: SocketAddr,
     large: Semaphore,
     ended: CancellationToken,
 }
 
 /// Answers until `cancelled`.
-pub async fn http_serve(
-    shared: Arc<NamesShared>,
-    default_cell: Name,
-    listener: HttpListener,
-    cancelled: CancellationToken,
-) {
+pub async fn http_serve(shared: Arc<NamesShared>, listener: HttpListener, cancelled: CancellationToken) {
     let HttpListener { listener, address } = listener;
     let large = Semaphore::new(LARGE_MAX);
-    let view = Arc::new(HttpView { shared, default_cell, address, large, ended: cancelled.clone() });
+    let view = Arc::new(HttpView { shared, address, large, ended: cancelled.clone() });
     let places = ConnectionPlaces::new(connections_max(CONNECTIONS_MAX));
     loop {
         let accepted = tokio::select! {
@@ -133,6 +127,7 @@ enum HttpRefusal {
     NotFound,
     NotReady,
     UnknownCell(String),
+    UnknownState(String),
 }
 
 impl From<QueryError> for HttpRefusal {
@@ -150,6 +145,10 @@ impl HttpRefusal {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the name service has not read every cell yet; ask again in a moment\n",
             ),
+            Self::UnknownState(state) => {
+                let accepted = CheckState::ACCEPTED;
+                text(StatusCode::BAD_REQUEST, format!("there is no state {state:?}; accepted: {accepted}\n"))
+            }
             // As Consul answers for a data centre that it does not know.
             Self::UnknownCell(cell) => text(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -162,8 +161,33 @@ impl HttpRefusal {
 }
 
 const PATHS: &str = "there are /v1/catalog/services, /v1/catalog/service/NAME, /v1/health/service/NAME, \
-    /v1/catalog/nodes, /v1/catalog/datacenters, /v1/agent/self, /v1/status/leader, /v1/http_sd, /healthz, /readyz and \
+    /v1/health/state/STATE, /v1/catalog/nodes, /v1/catalog/node/NAME, /v1/catalog/datacenters, /v1/agent/self, /v1/status/leader, /v1/http_sd, /healthz, /readyz and \
     /metrics\n";
+
+/// Which part of a cell a body is about.
+#[derive(Clone, Copy)]
+enum CellPart {
+    /// The list of services.
+    List,
+    /// Every service.
+    Services,
+}
+
+impl CellPart {
+    fn index(self, table: &NamesTable, cell: &CellTable) -> TableIndex {
+        match self {
+            Self::List => cell.list_index(),
+            Self::Services => table.changed_index(cell),
+        }
+    }
+
+    fn hub_key(self, cell: &Name) -> HubKey {
+        match self {
+            Self::List => HubKey::List(cell.clone()),
+            Self::Services => HubKey::Cell(cell.clone()),
+        }
+    }
+}
 
 impl HttpView {
     async fn answer(&self, request: Request<Incoming>) -> Response<HttpBody> {
@@ -216,44 +240,66 @@ impl HttpView {
         match path {
             ["status", "leader"] => Ok(json(&Value::from(self.address.to_string()))),
             ["status", "peers"] => Ok(json(&Value::from(vec![self.address.to_string()]))),
-            ["agent", "self"] => Ok(json(&agent_self(&self.default_cell, env!("CARGO_PKG_VERSION")))),
+            ["agent", "self"] => Ok(json(&agent_self(self.default_cell()?, env!("CARGO_PKG_VERSION")))),
             ["catalog", "datacenters"] => {
                 Ok(json(&self.shared.read(datacenters).ok_or(HttpRefusal::NotReady)?))
             }
             ["http_sd"] => self.http_sd(&query, headers).await,
-            ["catalog", "services"] => self.of_cell(&query, headers, services).await,
-            ["catalog", "nodes"] => self.of_cell(&query, headers, nodes).await,
+            ["catalog", "services"] => {
+                self.of_cell(&query, headers, CellPart::List, |_, cell| services(cell)).await
+            }
+            ["catalog", "nodes"] => {
+                self.of_cell(&query, headers, CellPart::List, |_, cell| nodes(cell)).await
+            }
+            ["catalog", "node", node] => {
+                let body = |table: &NamesTable, cell: &CellTable| catalog_node(table, cell, node);
+                self.of_cell(&query, headers, CellPart::Services, body).await
+            }
+            ["health", "state", state] => {
+                let unknown = || HttpRefusal::UnknownState((*state).to_owned());
+                let state = CheckState::parse(state).ok_or_else(unknown)?;
+                let body = |table: &NamesTable, cell: &CellTable| health_state(table, cell, state);
+                self.of_cell(&query, headers, CellPart::Services, body).await
+            }
             ["catalog", "service", name] => self.of_service(name, &query, headers, catalog_service).await,
             ["health", "service", name] => self.of_service(name, &query, headers, health_service).await,
             _ => Err(HttpRefusal::NotFound),
         }
     }
 
+    /// The cell of a request that names none.
+    fn default_cell(&self) -> Result<&Name, HttpRefusal> {
+        self.shared.default_cell().ok_or(HttpRefusal::NotReady)
+    }
+
     /// The cell of a request.
     fn cell_of(&self, query: &HttpQuery) -> Result<Name, HttpRefusal> {
-        let Some(cell) = query.value("dc") else { return Ok(self.default_cell.clone()) };
+        let Some(cell) = query.value("dc") else { return self.default_cell().cloned() };
         let known = self.shared.read(|table| table.cell(cell).map(|cell| cell.name().clone()));
         known.ok_or(HttpRefusal::NotReady)?.ok_or_else(|| HttpRefusal::UnknownCell(cell.to_owned()))
     }
 
-    /// A body about a cell, when its list of services has changed.
+    /// A body about a cell, when this part of it has changed.
     async fn of_cell(
         &self,
         query: &HttpQuery,
         headers: &HeaderMap,
-        body: fn(&crate::table::CellTable) -> Value,
+        part: CellPart,
+        body: impl Fn(&NamesTable, &CellTable) -> Value,
     ) -> Result<Response<HttpBody>, HttpRefusal> {
         let name = self.cell_of(query)?;
         let wait = query.wait(self.shared.random())?;
         let state = |table: &NamesTable| {
             let cell = table.cell(name.as_str())?;
-            Some(BlockState { index: cell.list_index(), table: cell.index() })
+            Some(BlockState { index: part.index(table, cell), table: cell.index() })
         };
-        block(&self.shared, HubKey::List(name.clone()), query.index()?, wait, state).await;
+        block(&self.shared, part.hub_key(&name), query.index()?, wait, state).await;
         // The semaphore is never closed.
         let _permit = self.large.acquire().await.ok();
-        let found =
-            self.shared.read(|table| table.cell(name.as_str()).map(|cell| (body(cell), cell.list_index())));
+        let found = self.shared.read(|table| {
+            let cell = table.cell(name.as_str())?;
+            Some((body(table, cell), part.index(table, cell)))
+        });
         let (body, index) = found.flatten().ok_or(HttpRefusal::NotReady)?;
         Ok(self.stamped(&body, index, headers))
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::consul::{CatalogOwner, catalog_service, health_service, merged_name, services};
 use super::prometheus::{TargetFilter, targets};
+use super::state::{CheckState, catalog_node, health_state};
 use super::*;
 use crate::table::merged_tests::{merged_row, shop};
 use crate::table::tests::{at, endpoint, facts, key, name, step, table_of, table_steps, web};
@@ -234,4 +235,54 @@ fn targets_have_labels_that_prometheus_takes() {
     let other = TargetFilter { user: Some(name("bob")), ..TargetFilter::default() };
     assert_eq!(targets(&table, &other), json!([]));
     assert_eq!(key("web").to_string(), "web.ann.alpha");
+}
+
+/// The names of services in checks.
+fn checked(body: &Value) -> Vec<&str> {
+    body.as_array().unwrap().iter().map(|check| check["ServiceName"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn checks_are_found_by_their_state_over_all_services() {
+    let mut lost = endpoint((1, "web"), 1, "10.0.0.2", &[("http", 8080)]);
+    lost.health = Health::Unknown;
+    let published = vec![endpoint((1, "web"), 0, "10.0.0.1", &[("http", 8080)]), lost];
+    let api = endpoint((2, "api"), 0, "10.0.0.1", &[("http", 90), ("admin", 91)]);
+    let jobs = [("web", facts(1, &["http"])), ("api", facts(2, &["http", "admin"]))];
+    let table = table_of(&jobs, [published, vec![api]].concat());
+    let cell = table.cell("alpha").unwrap();
+    let of = |state: &str| health_state(&table, cell, CheckState::parse(state).unwrap());
+    assert_eq!(checked(&of("any")), ["api_ann_http", "api_ann_admin", "web_ann", "web_ann"]);
+    assert_eq!(checked(&of("passing")), ["api_ann_http", "api_ann_admin", "web_ann"]);
+    let warning = of("warning");
+    assert_eq!((checked(&warning), &warning[0]["Output"]), (vec!["web_ann"], &json!("unknown")));
+    assert_eq!(of("critical"), json!([]));
+    assert_eq!(CheckState::parse("maintenance"), None);
+    // The checks are those of the service by itself.
+    let by_service = health_service(&table, &asked("web_ann"), &ServiceFilter::default());
+    assert_eq!(by_service[1]["Checks"][0], warning[0]);
+    let node = catalog_node(&table, cell, "n1");
+    assert_eq!(node["Node"]["Node"], "n1");
+    assert_eq!(node["Services"]["0.api.ann.alpha_admin"]["Port"], 91);
+    assert_eq!(node["Services"].as_object().unwrap().len(), 4);
+    assert_eq!(catalog_node(&table, cell, "n2"), Value::Null);
+}
+
+proptest! {
+    /// Who waits for the checks of a cell hears of each change of them.
+    #[test]
+    fn the_index_of_all_services_moves_with_each_change(steps in table_steps()) {
+        let mut table = table_of(&[], Vec::new());
+        for (version, one) in (2..).zip(&steps) {
+            let look = |table: &NamesTable| {
+                let cell = table.cell("alpha").unwrap();
+                (health_state(table, cell, CheckState::Any), table.changed_index(cell))
+            };
+            let before = look(&table);
+            one.apply(&mut table, version);
+            let after = look(&table);
+            prop_assert!(before.1.0 > 0, "0 would make a client ask again at once");
+            prop_assert!(before.0 == after.0 || after.1 > before.1, "after {:?}", one);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 mod budget;
 mod connection;
 mod name;
+mod refusal;
 mod resource;
 mod server;
 mod stream;
@@ -17,7 +18,8 @@ pub use name::{XdsKind, XdsName, XdsOwner};
 pub use resource::{XdsResource, xds_resource};
 pub use server::{XdsListener, xds_serve};
 pub use stream::{
-    AdsMode, AdsRequest, AdsResponse, AdsStream, FollowChange, NAMES_MAX, RefusedResponse, TooManyNames,
+    AdsMode, AdsRefusal, AdsRequest, AdsResponse, AdsStream, FollowChange, NAMES_MAX, RefusedResponse,
+    TooManyNames,
 };
 pub use subscription::GivenResource;
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::Name;
+use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
     AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
 };
@@ -23,7 +23,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::budget::{NamesBudget, NamesLease};
 use super::connection::connections;
-use super::stream::{AdsMode, AdsRequest, AdsResponse, AdsStream, FollowChange, version_text};
+use super::refusal::RefusalLog;
+use super::stream::{AdsMode, AdsRefusal, AdsRequest, AdsResponse, AdsStream, FollowChange, version_text};
 use crate::hub::HubFollower;
 use crate::listen::{BindError, ConnectionPlaces, connections_max, tcp_bind};
 use crate::service::NamesShared;
@@ -47,8 +48,8 @@ const UNREAD_MAX: usize = 4;
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// Interval of keep-alive probes, and how long an answer may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Characters of a client's text that go to the log.
-const LOGGED_MAX: usize = 400;
+/// Characters of a client's name that a stream keeps.
+const NODE_CHARS_MAX: usize = 200;
 
 /// A listener for xDS.
 pub struct XdsListener {
@@ -74,11 +75,11 @@ impl XdsListener {
 
 /// Answers until `cancelled`.
 pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelled: CancellationToken) {
-    let cells = shared.cells().cloned().collect();
     let room = Arc::new(Semaphore::new(STREAMS_MAX));
     let budget = NamesBudget::new(NAMES_ALL_MAX);
     let large = Arc::new(Semaphore::new(LARGE_MAX));
-    let server = XdsServer { shared, cells, room, large, budget, cancelled: cancelled.clone() };
+    let server =
+        XdsServer { shared, room, large, budget, refusals: Arc::default(), cancelled: cancelled.clone() };
     let service = AggregatedDiscoveryServiceServer::new(server).max_decoding_message_size(REQUEST_BYTES_MAX);
     let places = ConnectionPlaces::new(connections_max(CONNECTIONS_MAX));
     let incoming = ReceiverStream::new(connections(listener.listener, places, cancelled.clone()));
@@ -96,10 +97,10 @@ pub async fn xds_serve(shared: Arc<NamesShared>, listener: XdsListener, cancelle
 #[derive(Clone)]
 struct XdsServer {
     shared: Arc<NamesShared>,
-    cells: Arc<[Name]>,
     room: Arc<Semaphore>,
     large: Arc<Semaphore>,
     budget: NamesBudget,
+    refusals: Arc<RefusalLog>,
     cancelled: CancellationToken,
 }
 
@@ -145,9 +146,10 @@ impl XdsServer {
         let (sender, receiver) = mpsc::channel(UNREAD_MAX);
         let task = StreamTask {
             shared: Arc::clone(&self.shared),
-            stream: AdsStream::new(mode, Arc::clone(&self.cells)),
+            stream: AdsStream::new(mode),
             names: self.budget.lease(),
             large: Arc::clone(&self.large),
+            refusals: Arc::clone(&self.refusals),
             follower: self.shared.hub.follower(),
             sender,
             _permit: permit,
@@ -171,6 +173,7 @@ struct StreamTask {
     stream: AdsStream,
     names: NamesLease,
     large: Arc<Semaphore>,
+    refusals: Arc<RefusalLog>,
     follower: HubFollower,
     sender: mpsc::Sender<Result<AdsResponse, Status>>,
     _permit: OwnedSemaphorePermit,
@@ -229,9 +232,7 @@ impl StreamTask {
         let taken = stream.request(request);
         let refused = taken.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         if let Some(refused) = refused {
-            shared.metrics.xds_refused_count(refused.kind.label());
-            let detail: String = refused.detail.chars().take(LOGGED_MAX).collect();
-            tracing::warn!(resource = refused.kind.label(), detail, "a client of xDS has refused a response");
+            self.refusals.note(shared, &refused, stream.node());
         }
         for change in stream.follow_changes() {
             match change {
@@ -243,8 +244,12 @@ impl StreamTask {
     }
 }
 
-fn refusal_of(status: RefusalStatus) -> String {
-    status.message
+fn refusal_of(status: RefusalStatus) -> AdsRefusal {
+    AdsRefusal { code: status.code, message: status.message }
+}
+
+fn node_of(node: Node) -> String {
+    node.id.chars().take(NODE_CHARS_MAX).collect()
 }
 
 impl From<DiscoveryRequest> for AdsRequest {
@@ -253,6 +258,7 @@ impl From<DiscoveryRequest> for AdsRequest {
             type_url: request.type_url,
             nonce: request.response_nonce,
             refusal: request.error_detail.map(refusal_of),
+            node: request.node.map(node_of),
             names: request.resource_names,
             ..Self::default()
         }
@@ -265,6 +271,7 @@ impl From<DeltaDiscoveryRequest> for AdsRequest {
             type_url: request.type_url,
             nonce: request.response_nonce,
             refusal: request.error_detail.map(refusal_of),
+            node: request.node.map(node_of),
             names: request.resource_names_subscribe,
             left: request.resource_names_unsubscribe,
             versions: request.initial_resource_versions.into_iter().collect(),

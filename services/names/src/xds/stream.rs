@@ -4,9 +4,6 @@
 //! the next one, so that a client that never acknowledges costs one response per type.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use borough_model::Name;
 
 use super::name::{XdsKind, XdsName, XdsOwner};
 use super::subscription::{GivenResource, Subscription, SubscriptionBatch};
@@ -25,6 +22,14 @@ pub enum AdsMode {
     Incremental,
 }
 
+/// Why a client has refused a response, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdsRefusal {
+    /// A code of gRPC.
+    pub code: i32,
+    pub message: String,
+}
+
 /// A request, in the form of either variant.
 #[derive(Clone, Debug, Default)]
 pub struct AdsRequest {
@@ -32,7 +37,9 @@ pub struct AdsRequest {
     /// The nonce of the response that it is about; empty: of none.
     pub nonce: String,
     /// Why the client has refused that response.
-    pub refusal: Option<String>,
+    pub refusal: Option<AdsRefusal>,
+    /// Who the client is by its own words. Only the first request of a stream need say it.
+    pub node: Option<String>,
     /// State of the world: all names that it wants. Incremental: further names.
     pub names: Vec<String>,
     /// Incremental: names that it wants no longer.
@@ -82,6 +89,8 @@ pub struct TooManyNames {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedResponse {
     pub kind: XdsKind,
+    pub nonce: String,
+    pub code: i32,
     pub detail: String,
 }
 
@@ -104,8 +113,8 @@ pub enum FollowChange {
 #[derive(Debug)]
 pub struct AdsStream {
     mode: AdsMode,
-    /// The cells of the table.
-    cells: Arc<[Name]>,
+    /// Who the client says that it is; empty: it has not said it.
+    node: String,
     kinds: BTreeMap<XdsKind, Subscription>,
     /// Which names follow a service.
     followed: BTreeMap<HubKey, BTreeSet<(XdsKind, String)>>,
@@ -115,11 +124,11 @@ pub struct AdsStream {
 }
 
 impl AdsStream {
-    /// A stream over a table of these cells. It follows nothing yet.
-    pub fn new(mode: AdsMode, cells: Arc<[Name]>) -> Self {
+    /// A stream that follows nothing yet.
+    pub fn new(mode: AdsMode) -> Self {
         Self {
             mode,
-            cells,
+            node: String::new(),
             kinds: BTreeMap::new(),
             followed: BTreeMap::new(),
             follow_changes: Vec::new(),
@@ -132,6 +141,11 @@ impl AdsStream {
         std::mem::take(&mut self.follow_changes)
     }
 
+    /// Who the client says that it is; empty: it has not said it.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
     /// How many names it keeps of all types. A name that the client wants and has heard of counts twice.
     pub fn names(&self) -> usize {
         self.kinds.values().map(Subscription::names).sum()
@@ -142,14 +156,22 @@ impl AdsStream {
     ///
     /// # Errors
     /// The client wants too many names.
-    pub fn request(&mut self, request: AdsRequest) -> Result<Option<RefusedResponse>, TooManyNames> {
+    pub fn request(&mut self, mut request: AdsRequest) -> Result<Option<RefusedResponse>, TooManyNames> {
+        if let Some(node) = request.node.take() {
+            self.node = node;
+        }
         let Some(kind) = XdsKind::of_type_url(&request.type_url) else { return Ok(None) };
         let subscription = self.kinds.entry(kind).or_default();
         let is_about_last = subscription.unacknowledged.as_ref() == Some(&request.nonce);
         let mut refused = None;
         if is_about_last {
             subscription.unacknowledged = None;
-            refused = request.refusal.clone().map(|detail| RefusedResponse { kind, detail });
+            refused = request.refusal.take().map(|AdsRefusal { code, message }| RefusedResponse {
+                kind,
+                nonce: request.nonce.clone(),
+                code,
+                detail: message,
+            });
         } else if self.mode == AdsMode::StateOfTheWorld && subscription.unacknowledged.is_some() {
             // It is about an older response. The client sends its names again with the answer to the last one.
             return Ok(None);
@@ -255,13 +277,10 @@ impl AdsStream {
         if !subscription.list_set(has_list) {
             return;
         }
-        let cells = Arc::clone(&self.cells);
-        for cell in cells.iter() {
-            if has_list {
-                self.follow(HubKey::List(cell.clone()), kind, WILDCARD.to_owned());
-            } else {
-                self.unfollow(HubKey::List(cell.clone()), kind, WILDCARD.to_owned());
-            }
+        if has_list {
+            self.follow(HubKey::Lists, kind, WILDCARD.to_owned());
+        } else {
+            self.unfollow(HubKey::Lists, kind, WILDCARD.to_owned());
         }
     }
 

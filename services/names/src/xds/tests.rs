@@ -69,7 +69,7 @@ impl Client {
 }
 
 fn stream_of(mode: AdsMode) -> AdsStream {
-    AdsStream::new(mode, [name("alpha")].into())
+    AdsStream::new(mode)
 }
 
 pub(super) fn one(responses: Vec<AdsResponse>) -> AdsResponse {
@@ -172,15 +172,18 @@ fn a_client_that_never_acknowledges_gets_one_response_per_type() {
 fn a_refusal_is_reported_once_and_its_resource_is_not_sent_again() {
     let mut table = web();
     let mut client = Client::new(AdsMode::StateOfTheWorld);
-    let first = one(client.request(&table, asks(XdsKind::Endpoints, &["web.ann.alpha"])));
+    let node = Some("edge-1".to_owned());
+    let begin = AdsRequest { node, ..asks(XdsKind::Endpoints, &["web.ann.alpha"]) };
+    let first = one(client.request(&table, begin));
     let refusal = AdsRequest {
         nonce: first.nonce,
-        refusal: Some("duplicate address".to_owned()),
+        refusal: Some(AdsRefusal { code: 3, message: "duplicate address".to_owned() }),
         ..asks(XdsKind::Endpoints, &["web.ann.alpha"])
     };
     let refused = client.stream.request(refusal.clone()).unwrap();
-    let wanted = RefusedResponse { kind: XdsKind::Endpoints, detail: "duplicate address".to_owned() };
-    assert_eq!(refused, Some(wanted));
+    let (nonce, detail) = (refusal.nonce.clone(), "duplicate address".to_owned());
+    assert_eq!(refused, Some(RefusedResponse { kind: XdsKind::Endpoints, nonce, code: 3, detail }));
+    assert_eq!(client.stream.node(), "edge-1", "as its first request says");
     assert_eq!(client.stream.responses(&table), []);
     assert_eq!(client.stream.request(refusal), Ok(None), "the same nonce again");
     withdraw(&mut table, 0, 2);
@@ -325,7 +328,7 @@ fn a_change_before_the_first_response_is_in_it() {
 #[test]
 fn a_stream_says_what_it_begins_and_ends_to_follow() {
     let mut stream = stream_of(AdsMode::Incremental);
-    let (service, list) = (HubKey::Service(key("web")), HubKey::List(name("alpha")));
+    let (service, list) = (HubKey::Service(key("web")), HubKey::Lists);
     stream.request(asks(XdsKind::Endpoints, &["web.ann.alpha"])).unwrap();
     stream.request(asks(XdsKind::Cluster, &["web.ann.alpha", "*"])).unwrap();
     let begun = [FollowChange::Begin(service.clone()), FollowChange::Begin(list.clone())];

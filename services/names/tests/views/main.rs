@@ -4,6 +4,7 @@
 
 mod conversation;
 mod dig;
+mod follow;
 mod recorder;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,7 +17,9 @@ use borough_model::job::{JobKind, JobSpec, job_new};
 use borough_model::task::{Endpoint, EndpointPort, Health};
 use borough_model::{Delta, Incarnation, JobId, RequestId, TaskId};
 use borough_names::dns::{DnsSettings, DnsZone, ZoneTimes};
-use borough_names::{BindError, FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
+use borough_names::{
+    BindError, FollowedCell, NamesAddresses, NamesCells, NamesConfig, NamesListeners, NamesServer,
+};
 use borough_store::CellSpace;
 use borough_store::cell::CellMeta;
 use borough_store::mirror::MirrorFollower;
@@ -75,6 +78,15 @@ fn serve_by(
         FollowedCell { name: name(cell), db: db.clone(), mirror }
     };
     let cells: Vec<FollowedCell> = cells.iter().map(follow).collect();
+    serve_cells(clock, NamesCells::Given(cells), listeners)
+}
+
+fn serve_cells(
+    clock: Arc<dyn Clock>,
+    cells: NamesCells,
+    listeners: NamesListeners,
+) -> (NamesAddresses, CancellationToken) {
+    let rng = SeededRng::shared(7);
     let own = vec![listeners.addresses().dns.ip()];
     let zone = DnsZone::new("names.test", own, ZoneTimes::default()).unwrap();
     let dns = DnsSettings { zone, rate: 0 };
@@ -423,6 +435,8 @@ async fn bad_requests_say_what_is_accepted() {
     assert_eq!(views.get("/v1/status/leader").await.json(), views.addresses.http.to_string());
     assert_eq!(views.get("/v1/catalog/datacenters").await.json(), serde_json::json!(["alpha"]));
     assert_eq!(views.get("/v1/catalog/nodes").await.status, 200);
+    assert_eq!(views.get("/v1/catalog/node/n1").await.json(), Value::Null);
+    refused("/v1/health/state/well", 400, "accepted: any, passing, warning, critical").await;
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use borough_names::{BindError, FollowedCell, NamesAddresses, NamesConfig, NamesListeners, NamesServer};
+use borough_names::{
+    BindError, FollowedCell, NamesAddresses, NamesCells, NamesConfig, NamesListeners, NamesServer,
+};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +38,7 @@ impl DevNames {
         let dns = cell.arguments.zone.settings(listeners.addresses().dns.ip())?;
         let zone = dns.zone.origin();
         let config = NamesConfig {
-            cells,
+            cells: NamesCells::Given(cells),
             dns,
             registry: Registry::default(),
             clock: Arc::clone(cell.clock),
