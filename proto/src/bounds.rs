@@ -107,8 +107,8 @@ pub const ENDED_JOBS: std::ops::RangeInclusive<u64> = 100..=10_000_000;
 pub const FRESH_START_MS_MAX: u64 = 86_400_000;
 /// The longest time for which a resolver may keep an answer: a withdrawn endpoint is used for as long. In milliseconds.
 pub const DNS_TTL_MS_MAX: u64 = 3_600_000;
-/// The longest drain delay that a cell gives jobs without one, in milliseconds. It is well within the margin after which
-/// a task that does not end counts as stuck.
+/// The longest drain delay that a cell gives jobs without one, in milliseconds. It is well within the margin after
+/// which a task that does not end counts as stuck.
 pub const CELL_DRAIN_DELAY_MS_MAX: u64 = 10_000;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! ends when the last watcher has seen it. Nobody outside knows when the endpoint is published again, so the time of a
 //! publication begins with the first watcher that sees it.
 
+mod clients;
 mod dns;
 mod watcher;
 
@@ -20,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use self::clients::XdsClients;
 use crate::result::{Results, Stats, StatsSet as _, percentiles};
 use crate::spec;
 use crate::system::{System, SystemOptions};
@@ -53,6 +55,12 @@ pub(crate) struct NameBenchArguments {
     /// Questions to DNS under way at any time
     #[arg(long, default_value_t = 32)]
     dns_questions: u32,
+    /// Also measure the memory of so many streams of xDS; 0: not
+    #[arg(long, default_value_t = 0)]
+    xds_streams: u32,
+    /// Also measure the memory of so many names that clients of xDS ask for; 0: not
+    #[arg(long, default_value_t = 0)]
+    xds_names: u32,
 }
 
 /// A way to follow endpoints.
@@ -110,6 +118,14 @@ pub(crate) async fn run(
             WatchRounds { system: &system, client: &client, places: &places, arguments }.run(*view).await?
         };
         results.line("names", &name, stats);
+    }
+    if arguments.xds_streams > 0 {
+        let clients = XdsClients::streams(arguments.xds_streams);
+        results.line("names", "xds-streams", clients.run(&system, &places).await?);
+    }
+    if arguments.xds_names > 0 {
+        let clients = XdsClients::names(arguments.xds_names);
+        results.line("names", "xds-names", clients.run(&system, &places).await?);
     }
     Ok(())
 }

@@ -74,7 +74,11 @@ async fn grpc(client: Client, reporter: &Reporter) -> anyhow::Result<()> {
     bail!("the watch has ended")
 }
 
-async fn get(address: &str, path: &str, token: Option<&str>) -> anyhow::Result<BufReader<TcpStream>> {
+pub(super) async fn get(
+    address: &str,
+    path: &str,
+    token: Option<&str>,
+) -> anyhow::Result<BufReader<TcpStream>> {
     let mut stream = BufReader::new(TcpStream::connect(address).await?);
     ask(&mut stream, address, path, token).await?;
     Ok(stream)

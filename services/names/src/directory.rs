@@ -66,8 +66,8 @@ async fn directory_read(tx: &Transaction) -> StoreResult<DirectoryLook> {
     Ok(look)
 }
 
-/// Follows every cell of the directory until the future is dropped. A cell that the directory has no longer is served as
-/// last known: only a restart forgets one, so that a directory that is read too early or too late takes nothing away.
+/// Follows every cell of the directory until the future is dropped. A cell that the directory has no longer is served
+/// as last known: only a restart forgets one, so that a directory read at a bad moment takes nothing away.
 pub(crate) async fn directory_follow(shared: Arc<NamesShared>, db: Database) {
     let mut followers = JoinSet::new();
     let mut reported = BTreeSet::new();

@@ -396,6 +396,7 @@ fn nodes_and_cells() {
             ended jobs       kept for 0s, 0 at most
             journal          kept for 0s, 0B at most
             audit            kept for 0s
+            dns              kept for 0s by resolvers, 0s if there are no records
             warning: no worker serves scheduler fast, and none ever has; 2 jobs are its
 
             SCHEDULER  SHARD    WORKER  WAITING  UNSCHEDULABLE  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH

@@ -329,7 +329,9 @@ fn answers_are_kept_as_their_cell_says_unless_the_zone_says_otherwise() {
     let cells = [("alpha", times(30, 4)), ("beta", times(2, 9))];
     let mut table = NamesTable::new(cells.map(|(cell, _)| Name::new(cell).unwrap()));
     for (cell, times) in cells {
+        let of = (Name::new("ann").unwrap(), Name::new("web").unwrap());
         let rows = crate::table::ListedCell {
+            jobs: vec![(of, facts(1, &["http"]))],
             endpoints: vec![(endpoint((1, "web"), 0, "10.0.0.1", &[("http", 8080)]), 0)],
             times,
             ..Default::default()

@@ -142,10 +142,7 @@ impl NamesTable {
 
     /// The index of the last change of any service of a cell.
     pub fn changed_index(&self, cell: &CellTable) -> TableIndex {
-        let listed = cell.list_index();
-        // A listing of another epoch of the store that has nothing is no change of a service.
-        let changed = self.changed.get(cell.name()).filter(|changed| changed.is_of_epoch(listed));
-        changed.copied().unwrap_or_default().max(listed)
+        changed_index(cell, self.changed.get(cell.name()))
     }
 
     /// A service.
@@ -175,8 +172,8 @@ impl NamesTable {
         let Some(table) = self.cells.get_mut(cell) else { return NamesChanges::default() };
         let changes = change(table);
         if !changes.is_empty() {
-            let last = self.changed.entry(cell.clone()).or_default();
-            *last = last.next_at(table.index());
+            let last = changed_index(table, self.changed.get(cell));
+            self.changed.insert(cell.clone(), last.next_at(table.index()));
         }
         for change in table.addresses_take() {
             match change {
@@ -195,6 +192,14 @@ impl NamesTable {
         }
         changes
     }
+}
+
+/// The index of the last change of any service of a cell, of which `known` is the last that was noted.
+fn changed_index(cell: &CellTable, known: Option<&TableIndex>) -> TableIndex {
+    let listed = cell.list_index();
+    // A listing of another epoch of the store that has nothing is no change of a service.
+    let known = known.filter(|known| known.is_of_epoch(listed));
+    known.copied().unwrap_or_default().max(listed)
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ pub struct CellMeta {
     #[n(31)]
     #[serde(default)]
     pub audit_retention_ms: Option<u64>,
-    /// Milliseconds, in whole seconds, that resolvers may keep an answer about names of the cell; absent: [`DNS_TTL_MS`].
+    /// Milliseconds, in whole seconds, that resolvers may keep an answer about names of the cell; absent:
+    /// [`DNS_TTL_MS`].
     #[n(32)]
     #[serde(default)]
     pub dns_ttl_ms: Option<u64>,
@@ -129,9 +130,9 @@ pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3_600_000;
 /// How long resolvers may keep an answer by default.
 pub const DNS_TTL_MS: u64 = 1_000;
 
-/// What the slowest view of names needs to show a withdrawal, in milliseconds: Traefik asks every second, and takes what
-/// it hears at most every two. With this drain delay no load balancer of `docs/names.md` lost a request in tests. New
-/// cells begin with it.
+/// What the slowest view of names needs to show a withdrawal, in milliseconds: Traefik asks every second, and takes
+/// what it hears at most every two. With this drain delay no load balancer of `docs/names.md` lost a request in tests.
+/// New cells begin with it.
 pub const VIEW_DELAY_MS: u64 = 4_000;
 
 impl CellMeta {
