@@ -1,17 +1,19 @@
 //! The verbs on federated jobs: `federation job run`, `federation job status` and so on.
 
+mod cause;
+mod wait;
+
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use borough_client::{Client, ClientError, FederatedFilter, JobRef};
-use borough_kv::env::{Clock, SystemClock};
 use borough_model::Name;
-use borough_model::federation::{FederatedJob, SplitPolicy};
+use borough_model::federation::{FEDERATION_LABEL, FederatedJob, SplitPolicy};
 use borough_proto::v1;
 use borough_proto::v1::order_federated_release_request::Order;
 
+use self::cause::causes_add;
+use self::wait::{JobLooks, SettledGoal, away_warn, settle};
 use super::confirm::{Intent, confirm};
 use super::job::{load_options, user_warn};
 use super::list::list_page;
@@ -19,16 +21,13 @@ use super::member::{home, home_missing_explained};
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{
     FederatedList, FederatedPlan, FederatedRebalance, FederatedRun, FederatedScale, FederatedStatusArguments,
-    FederatedStop, FederatedTarget, FederatedUndo, FederatedVerb, FederatedWait, FileArguments, Global,
+    FederatedStop, FederatedTarget, FederatedUndo, FederatedVerb, FileArguments, Global,
 };
 use crate::exit::{Code, Failure};
-use crate::jobfile::{LoadedFederated, load_federated, path_shown};
+use crate::jobfile::{LoadedFederated, federated_read, load_federated, path_shown};
 use crate::output::{
     FederatedJobView, FederatedPlanView, FederatedVersionView, Printer, Style, TakenBack, tally,
 };
-
-/// Pause between two looks at a job that a verb waits for.
-const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
 pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
@@ -100,6 +99,21 @@ async fn strangers_warn(client: &Client, job: &FederatedJob, printer: &Printer) 
     }
 }
 
+/// Says which cells would refuse their part, because they have a job of the name that is no part of a federated one. A
+/// cell that this gateway does not serve is not asked.
+async fn own_jobs_warn(client: &Client, job: &JobRef, plan: &FederatedPlanView, printer: &Printer) {
+    for cell in plan.cells_wanted() {
+        let Ok(answer) = client.with_cell(cell.as_str()).job_get(job).await else { continue };
+        let own = answer.job.filter(|own| !own.labels.contains_key(FEDERATION_LABEL));
+        if own.is_some_and(|own| matches!(own.state(), v1::JobState::Running | v1::JobState::Waiting)) {
+            printer.remark(&format!(
+                "note: cell {cell} has a job {job} of its own and would refuse its part; stop that job: borough --cell {cell} \
+                 job stop {job}; or leave {cell} out of federation.cells"
+            ));
+        }
+    }
+}
+
 async fn plan(global: &Global, plan: FederatedPlan, printer: &Printer) -> Result<Code, Failure> {
     let client = home(global, &plan.home)?;
     let job = loaded(global, &plan.file, printer).await?;
@@ -107,6 +121,7 @@ async fn plan(global: &Global, plan: FederatedPlan, printer: &Printer) -> Result
     let answer = client.federated_plan(&reference(&job), job.to_file().to_string()).await;
     let view = FederatedPlanView::from(answer.map_err(|error| explained(&client, error))?);
     printer.one(&view, FederatedPlanView::text)?;
+    own_jobs_warn(&client, &reference(&job), &view, printer).await;
     if !view.changed {
         return Ok(Code::Done);
     }
@@ -130,105 +145,16 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     } else {
         format!("{target}: no change (revision {})", now.revision)
     });
-    settle(&client, &target, run.wait, printer).await
+    settle(&client, &target, run.wait, SettledGoal::of_run(&job), printer).await
+}
+
+/// The job as it is kept; absent: this program cannot read it.
+async fn job_kept(client: &Client, job: &JobRef) -> Option<FederatedJob> {
+    federated_read(&client.federated_get(job).await.ok()?.job_file, &job.user)
 }
 
 fn reference(job: &FederatedJob) -> JobRef {
     JobRef::new(job.job.user.as_str(), job.job.name.as_str())
-}
-
-/// Cells that are to end their tasks of a job and do not answer: nobody knows when they do.
-async fn cells_away(client: &Client, view: &FederatedJobView) -> Vec<String> {
-    let mut ending = view.cells_ending();
-    if ending.is_empty() {
-        return ending;
-    }
-    let Ok(members) = client.member_list(Vec::new()).await else { return Vec::new() };
-    let answers = |member: &v1::Member| {
-        matches!(member.health(), v1::MemberHealth::Current | v1::MemberHealth::NotLooked)
-    };
-    ending.retain(|cell| !members.iter().any(|member| member.cell == *cell && answers(member)));
-    ending
-}
-
-/// Says of cells that do not answer that their tasks have not ended.
-fn away_warn(away: &[String], printer: &Printer) {
-    if !away.is_empty() {
-        printer.remark(&format!("no answer of {}: its tasks end there when it is back", away.join(", ")));
-    }
-}
-
-/// What a wait for a federated job sees, and until when it looks.
-struct JobLooks<'w> {
-    client: &'w Client,
-    job: &'w JobRef,
-    wait: FederatedWait,
-    printer: &'w Printer,
-    shown: String,
-    clock: Arc<dyn Clock>,
-    begun: Duration,
-}
-
-impl<'w> JobLooks<'w> {
-    fn begin(client: &'w Client, job: &'w JobRef, wait: FederatedWait, printer: &'w Printer) -> Self {
-        let clock = SystemClock::shared();
-        let begun = clock.monotonic();
-        Self { client, job, wait, printer, shown: String::new(), clock, begun }
-    }
-
-    /// The job, with the cells that are to end their tasks and do not answer.
-    async fn look(&self) -> Result<(FederatedJobView, Vec<String>), Failure> {
-        let answer = self.client.federated_get(self.job).await;
-        let answer = answer.map_err(|error| explained(self.client, error))?;
-        let view = FederatedJobView::from(answer.job.unwrap_or_default());
-        let away = if self.wait.detach { Vec::new() } else { cells_away(self.client, &view).await };
-        Ok((view, away))
-    }
-
-    /// Says how far it is, and pauses.
-    ///
-    /// # Errors
-    /// The time is over.
-    async fn pause(&mut self, now: String) -> Result<(), Failure> {
-        let job = self.job;
-        if now != self.shown {
-            self.printer.remark(&format!("{job}: {now}"));
-            self.shown = now;
-        }
-        if self.clock.monotonic().saturating_sub(self.begun) >= self.wait.timeout {
-            let what = format!("{job} is not there yet: {}; the federation goes on", self.shown);
-            let hint = format!("borough federation job status {}", job.name);
-            return Err(Failure::new(Code::Failed, what).with_hint(hint));
-        }
-        tokio::time::sleep(LOOK_PAUSE).await;
-        Ok(())
-    }
-}
-
-/// Waits until the federation has done what the owner wants, unless detached, and shows the job.
-async fn settle(
-    client: &Client,
-    job: &JobRef,
-    wait: FederatedWait,
-    printer: &Printer,
-) -> Result<Code, Failure> {
-    let mut looks = JobLooks::begin(client, job, wait, printer);
-    loop {
-        let (view, away) = looks.look().await?;
-        if wait.detach || view.is_settled(&away) {
-            away_warn(&away, printer);
-            printer.one(&view, FederatedJobView::text)?;
-            return Ok(Code::Done);
-        }
-        if let Some(failure) = view.failure_text() {
-            printer.one(&view, FederatedJobView::text)?;
-            let cause = view.cause_hint().map_or_else(String::new, |cause| format!("{cause}; to go back: "));
-            let hint =
-                format!("{cause}borough federation job undo {0}, or run another version of {0}", job.name);
-            return Err(Failure::new(Code::Failed, format!("{job}: {failure}")).with_hint(hint));
-        }
-        looks.pause(view.progress_text()).await?;
-    }
 }
 
 /// Takes the newest version back, and waits until every cell has the one before, unless detached.
@@ -263,7 +189,7 @@ async fn undo(global: &Global, undo: &FederatedUndo, printer: &Printer) -> Resul
                 let hint = format!("borough federation job status {}", job.name);
                 return Err(Failure::new(Code::Refused, message).with_hint(hint));
             }
-            TakenBack::NotYet => looks.pause(view.progress_text()).await?,
+            TakenBack::NotYet => looks.pause(&view).await?,
         }
     }
 }
@@ -297,7 +223,9 @@ async fn status(
     let job = status.target.job.resolve(client.user());
     let fetch = async |_| {
         let answer = client.federated_get(&job).await.map_err(|error| explained(&client, error))?;
-        Ok(FederatedJobView::from(answer.job.unwrap_or_default()))
+        let mut view = FederatedJobView::from(answer.job.unwrap_or_default());
+        causes_add(&client, &job, &mut view).await;
+        Ok(view)
     };
     if status.watching.watch {
         return status_watch(WatchedView::Unwatched, printer, fetch, FederatedJobView::text).await;
@@ -310,8 +238,9 @@ async fn scale(global: &Global, scale: FederatedScale, printer: &Printer) -> Res
     let client = home(global, &scale.home)?;
     let job = scale.job.resolve(client.user());
     let scaled = client.federated_scale(&job, scale.count).await;
-    scaled.map_err(|error| explained(&client, error))?;
-    settle(&client, &job, scale.wait, printer).await
+    let scaled = scaled.map_err(|error| explained(&client, error))?;
+    let goal = SettledGoal::after(&scaled, job_kept(&client, &job).await.as_ref());
+    settle(&client, &job, scale.wait, goal, printer).await
 }
 
 /// Shows what a rebalance would move, asks, and has it done.
@@ -333,8 +262,9 @@ async fn rebalance(
     let what = format!("rebalance federated job {job}");
     confirm(global, &client, Intent::stop(&what), printer)?;
     let ordered = client.federated_rebalance(&job, which, plan.revision().unwrap_or(0)).await;
-    ordered.map_err(|error| explained(&client, error))?;
-    settle(&client, &job, rebalance.wait, printer).await
+    let ordered = ordered.map_err(|error| explained(&client, error))?;
+    let goal = SettledGoal::after(&ordered, job_kept(&client, &job).await.as_ref());
+    settle(&client, &job, rebalance.wait, goal, printer).await
 }
 
 /// The cells of a job, each with what it has: `a (3 tasks), b (1 task)`.
@@ -364,8 +294,8 @@ async fn stop(global: &Global, stop: FederatedStop, printer: &Printer) -> Result
     let of =
         if cells.is_empty() { "which has no tasks".to_owned() } else { format!("in {}", cells.join(", ")) };
     confirm(global, &client, Intent::stop(&format!("stop federated job {job} {of}")), printer)?;
-    client.federated_stop(&job).await.map_err(|error| explained(&client, error))?;
-    settle(&client, &job, stop.wait, printer).await
+    let stopped = client.federated_stop(&job).await.map_err(|error| explained(&client, error))?;
+    settle(&client, &job, stop.wait, SettledGoal::after(&stopped, None), printer).await
 }
 
 /// Orders something of the release, for the stage that the caller could see.

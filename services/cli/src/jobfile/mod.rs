@@ -122,6 +122,12 @@ pub async fn load_federated(path: &Path, options: &LoadOptions) -> Result<Loaded
     Ok(LoadedFederated { job, notes })
 }
 
+/// A federated job as its home keeps it, in JSON; absent: this program cannot read it.
+pub(crate) fn federated_read(text: &str, caller: &str) -> Option<FederatedJob> {
+    let (tree, caller) = (json::json_read(text).ok()?, Name::new(caller).ok()?);
+    FederatedJob::from_file(&tree, &caller).ok().map(|(job, _)| job)
+}
+
 /// What was read of a file, or all its problems with that of a scoring profile that no scheduler knows.
 fn profile_checked<T>(
     path: &Path,

@@ -1,7 +1,9 @@
 //! Federated jobs, and what each cell has of them.
 
+mod cause;
 mod part;
 mod plan;
+mod progress;
 mod release;
 #[cfg(test)]
 mod tests;
@@ -15,7 +17,9 @@ use super::{Foreign, Style};
 
 use self::part::{FederatedPartView, PartRow};
 use self::release::{FederatedReleaseView, VersionComes, VersionGoal};
+pub(crate) use cause::{CellCauseView, causes_text};
 pub(crate) use plan::FederatedPlanView;
+pub(crate) use progress::{FederatedProgress, Judged};
 
 /// A federated job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,6 +51,8 @@ pub(crate) struct FederatedJobView {
     holds: Vec<CellsReasonView>,
     /// Null: the federation has not come to its newest version yet.
     release: Option<FederatedReleaseView>,
+    /// What cells say of their tasks that are not healthy; only of one job.
+    causes: Vec<CellCauseView>,
 }
 
 /// Cells for which the same words hold.
@@ -82,6 +88,7 @@ impl From<v1::FederatedJob> for FederatedJobView {
             reasons: job.reasons.into_iter().map(CellsReasonView::from).collect(),
             release: job.release.map(FederatedReleaseView::from),
             holds: job.holds.into_iter().map(CellsReasonView::from).collect(),
+            causes: Vec::new(),
         }
     }
 }
@@ -102,13 +109,13 @@ impl FederatedJobView {
     }
 
     /// Whether the federation has done what the owner wants, as far as the cells have room. Cells that are `away` end
-    /// their tasks when they are back.
-    pub(crate) fn is_settled(&self, away: &[String]) -> bool {
+    /// their tasks when they are back. A release that is not judged keeps nothing from being settled.
+    pub(crate) fn is_settled(&self, away: &[String], judged: Judged) -> bool {
         match self.state.as_str() {
             "stopped" => true,
             "stopping" => false,
             _ => {
-                self.is_released()
+                self.is_released(judged)
                     && self.unplaced == 0
                     && self.shortfall.is_empty()
                     && self.has_settled(away)
@@ -116,9 +123,11 @@ impl FederatedJobView {
         }
     }
 
-    fn is_released(&self) -> bool {
-        let release = self.release.as_ref();
-        release.is_some_and(|release| release.phase == "done" && release.version == self.version)
+    fn is_released(&self, judged: Judged) -> bool {
+        let release = self.release.as_ref().filter(|release| release.version == self.version);
+        release.is_some_and(|release| {
+            release.phase == "done" || (release.is_lost() && judged.skips(release.version))
+        })
     }
 
     /// Whether each cell has what it should have of what is decided.
@@ -147,13 +156,29 @@ impl FederatedJobView {
     }
 
     /// Why it does not get where its owner wants it, if that is for certain.
-    pub(crate) fn failure_text(&self) -> Option<String> {
+    pub(crate) fn failure_text(&self, judged: Judged) -> Option<String> {
         let release = self.release.as_ref().filter(|release| release.version == self.version)?;
-        let is_over = matches!(release.phase.as_str(), "failed" | "reverted");
-        if !is_over || self.state != "active" || self.divided_revision < self.revision {
+        let counts = release.is_lost() && !judged.skips(release.version);
+        if !counts || self.state != "active" || self.divided_revision < self.revision {
             return None;
         }
         release.text()
+    }
+
+    /// Whether the newest version can be taken back.
+    pub(crate) fn can_undo(&self) -> bool {
+        self.release.as_ref().is_some_and(FederatedReleaseView::can_undo)
+    }
+
+    /// The cells that have it and lack healthy tasks.
+    pub(crate) fn cells_unhealthy(&self) -> Vec<String> {
+        let parts = self.parts.iter().filter(|part| self.state == "active" && part.lacks_healthy());
+        parts.map(|part| part.cell.to_string()).collect()
+    }
+
+    /// Keeps what cells say of their tasks.
+    pub(crate) fn causes_set(&mut self, causes: Vec<CellCauseView>) {
+        self.causes = causes;
     }
 
     /// The commands that show why its newest version has failed; `None`: it has failed in no cell.
@@ -176,8 +201,7 @@ impl FederatedJobView {
         }
         let mut text = format!("{}{}", self.tasks_text(), self.cells_missing_text().replace('\n', "; "));
         let open = self.parts.iter().filter(|part| !part.is_settled(self.goal()));
-        let open: Vec<String> =
-            open.map(|part| format!("{} ({})", part.cell, part.state_text(self.goal()))).collect();
+        let open: Vec<String> = open.map(|part| part.wait_text(self.goal())).collect();
         let waits = self.release.as_ref().filter(|release| !release.waits.is_empty() && open.is_empty());
         if let Some(release) = waits {
             text = format!("{text}; stage {}: {}", release.stage, release.waits);
@@ -247,6 +271,10 @@ impl FederatedJobView {
         if self.state == "active" {
             text.push_str(&self.reasons_text());
         }
+        let causes = causes_text(&self.causes);
+        if !causes.is_empty() {
+            text = format!("{text}\n\n{}", causes.trim_end());
+        }
         text
     }
 
@@ -261,15 +289,18 @@ impl FederatedJobView {
 
     /// Why each cell has no more; empty if nothing is known.
     fn reasons_text(&self) -> String {
-        if self.reasons.is_empty() {
-            return String::new();
-        }
-        let mut text = "\n\nwhy each cell has no more:".to_owned();
+        // What a cell refuses is said above.
+        let is_refused =
+            |cell: &Foreign| self.parts.iter().any(|part| part.cell == *cell && part.is_refused());
+        let mut lines = String::new();
         for reason in &self.reasons {
-            let cells: Vec<String> = reason.cells.iter().map(ToString::to_string).collect();
-            text = format!("{text}\n  {}: {}", cells.join(", "), reason.words);
+            let cells = reason.cells.iter().filter(|cell| !is_refused(cell));
+            let cells: Vec<String> = cells.map(ToString::to_string).collect();
+            if !cells.is_empty() {
+                lines = format!("{lines}\n  {}: {}", cells.join(", "), reason.words);
+            }
         }
-        text
+        if lines.is_empty() { lines } else { format!("\n\nwhy each cell has no more:{lines}") }
     }
 }
 

@@ -47,7 +47,10 @@ pub(crate) use context::ContextView;
 pub(crate) use daemon::nodes_text;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
-pub(crate) use federated::{FederatedJobView, FederatedPlanView, FederatedVersionView, TakenBack};
+pub(crate) use federated::{
+    CellCauseView, FederatedJobView, FederatedPlanView, FederatedProgress, FederatedVersionView, Judged,
+    TakenBack, causes_text,
+};
 pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{JobStatusView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView};

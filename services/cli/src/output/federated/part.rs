@@ -15,7 +15,7 @@ pub(crate) struct FederatedPartView {
     pub(super) count: u32,
     pub(super) target: u32,
     version: u64,
-    arrived: bool,
+    pub(super) arrived: bool,
     job_id: Foreign,
     running: u32,
     pub(super) healthy: u32,
@@ -67,7 +67,7 @@ impl FederatedPartView {
         if self.failed_over_ms > 0 {
             return format!("failed over since {}", time(self.failed_over_ms));
         }
-        if !self.problem.is_empty() {
+        if self.is_refused() {
             return format!("refused since {}", time(self.problem_since_ms));
         }
         if !self.arrived {
@@ -90,14 +90,44 @@ impl FederatedPartView {
         }
     }
 
+    /// What is waited for, in the line of a wait.
+    pub(super) fn wait_text(&self, goal: VersionGoal) -> String {
+        if self.is_refused() {
+            return format!("{} (refused: {})", self.cell, self.problem);
+        }
+        format!("{} ({})", self.cell, self.state_text(goal))
+    }
+
+    /// Whether its cell does not take what it was promised.
+    pub(super) fn is_refused(&self) -> bool {
+        self.failed_over_ms == 0 && !self.problem.is_empty()
+    }
+
+    /// Whether tasks that are to run are not healthy, and no rollout is under way that says how long they may take.
+    pub(super) fn lacks_healthy(&self) -> bool {
+        self.failed_over_ms == 0
+            && self.arrived
+            && !self.finished
+            && self.rollout == "done"
+            && self.ready() < self.count
+    }
+
+    /// Tasks that run beyond those that it should have.
+    pub(super) fn surplus(&self) -> u32 {
+        self.running.saturating_sub(self.count)
+    }
+
     /// Whether it has what it should have. One that is to have nothing has been told so, and runs nothing.
     pub(super) fn is_settled(&self, goal: VersionGoal) -> bool {
         if self.is_to_end() {
             return self.failed_over_ms > 0 || (self.arrived && self.running == 0);
         }
-        let is_done = self.arrived && self.target == self.count && self.version == goal.version;
+        // After a failed release each cell keeps the version that it has, also one that has failed there.
+        let stays = goal.comes == VersionComes::NoMore;
+        let is_done = self.arrived && self.target == self.count && (stays || self.version == goal.version);
         let is_right = self.ready() >= self.count && self.running <= self.count;
-        is_done && (self.finished || (self.rollout == "done" && is_right))
+        let is_failed = stays && self.rollout == "failed";
+        is_done && (self.finished || is_failed || (self.rollout == "done" && is_right))
     }
 
     /// Whether the cell is to have no task of it.

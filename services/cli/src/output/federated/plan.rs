@@ -87,6 +87,11 @@ impl FederatedPlanView {
         self.before.as_ref().map(|before| before.revision)
     }
 
+    /// The cells that would have tasks.
+    pub(crate) fn cells_wanted(&self) -> Vec<String> {
+        self.after.parts.iter().filter(|part| part.target > 0).map(|part| part.cell.to_string()).collect()
+    }
+
     fn change_text(&self) -> String {
         let Self { before, after, changed } = self;
         let Some(before) = before else { return "would be new".to_owned() };

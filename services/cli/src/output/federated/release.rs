@@ -73,6 +73,16 @@ impl FederatedReleaseView {
         Some(format!("borough --cell {cell} job status {job}; borough --cell {cell} why {job}"))
     }
 
+    /// Whether the order to take it back is accepted.
+    pub(super) fn can_undo(&self) -> bool {
+        matches!(self.phase.as_str(), "rolling" | "failed")
+    }
+
+    /// Whether it has failed, or was taken back.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.phase.as_str(), "failed" | "reverted")
+    }
+
     /// How far it is, if it is under way or has failed.
     pub(super) fn text(&self) -> Option<String> {
         let Self { version, from, phase, stage, paused, failed, waits } = self;

@@ -44,15 +44,15 @@ fn job(parts: Vec<v1::FederatedPart>) -> v1::FederatedJob {
 fn a_smaller_job_is_settled_once_the_cells_that_lose_it_have_ended_their_tasks() {
     let of = |part: v1::FederatedPart| FederatedJobView::from(job(vec![self::part("alpha", 2, 2), part]));
     let told = v1::FederatedPart { arrived: false, ..part("beta", 0, 1) };
-    assert!(!of(told.clone()).is_settled(&[]), "it is not told yet");
+    assert!(!of(told.clone()).is_settled(&[], Judged::Every), "it is not told yet");
     assert_eq!(of(told.clone()).cells_ending(), ["beta"]);
-    assert!(of(told.clone()).is_settled(&["beta".to_owned()]), "it does not answer");
-    assert!(!of(told).is_settled(&["alpha".to_owned()]));
-    assert!(!of(part("beta", 0, 1)).is_settled(&[]), "a task runs on");
-    assert!(of(part("beta", 0, 0)).is_settled(&[]));
-    assert!(!of(part("beta", 1, 2)).is_settled(&[]), "one more than it should have");
+    assert!(of(told.clone()).is_settled(&["beta".to_owned()], Judged::Every), "it does not answer");
+    assert!(!of(told).is_settled(&["alpha".to_owned()], Judged::Every));
+    assert!(!of(part("beta", 0, 1)).is_settled(&[], Judged::Every), "a task runs on");
+    assert!(of(part("beta", 0, 0)).is_settled(&[], Judged::Every));
+    assert!(!of(part("beta", 1, 2)).is_settled(&[], Judged::Every), "one more than it should have");
     let over = v1::FederatedPart { arrived: false, failed_over_ms: 9, ..part("beta", 0, 1) };
-    assert!(of(over).is_settled(&[]));
+    assert!(of(over).is_settled(&[], Judged::Every));
 }
 
 #[test]
@@ -73,6 +73,86 @@ fn after_a_release_that_was_taken_back_each_cell_is_current() {
     assert_eq!(FederatedJobView::from(taken.clone()).taken_back(2, &[]), TakenBack::NotYet);
     taken.version = 3;
     assert_eq!(FederatedJobView::from(taken).taken_back(2, &[]), TakenBack::Overtaken);
+}
+
+/// A scale makes no release: what was taken back before it keeps it from nothing.
+#[test]
+fn a_wait_judges_no_release_that_was_over_before() {
+    let mut scaled = job(vec![part("alpha", 2, 1)]);
+    (scaled.version, scaled.release) = (2, Some(release(2, v1::ReleasePhase::Reverted)));
+    let judged = Judged::after(&scaled);
+    let view = FederatedJobView::from(scaled.clone());
+    assert_eq!((view.failure_text(judged), view.is_settled(&[], judged)), (None, false));
+    assert!(view.failure_text(Judged::Every).unwrap().contains("reverted"));
+    assert!(!view.can_undo());
+    scaled.parts = vec![part("alpha", 2, 2)];
+    assert!(FederatedJobView::from(scaled.clone()).is_settled(&[], judged));
+    assert!(!FederatedJobView::from(scaled.clone()).is_settled(&[], Judged::Every));
+    // It is being taken back as the scale comes, and is back while that is waited for.
+    scaled.release = Some(release(2, v1::ReleasePhase::Reverting));
+    assert_eq!(Judged::after(&scaled), judged);
+    // A cell in which it has failed keeps it.
+    let failed =
+        v1::FederatedPart { version: 2, rollout: v1::PartRollout::Failed.into(), ..part("beta", 1, 0) };
+    (scaled.parts, scaled.release) =
+        (vec![part("alpha", 2, 2), failed], Some(release(2, v1::ReleasePhase::Failed)));
+    assert!(FederatedJobView::from(scaled.clone()).is_settled(&[], Judged::after(&scaled)));
+    // One that is under way may fail.
+    let rolling = v1::FederatedJob { release: Some(release(2, v1::ReleasePhase::Rolling)), ..scaled.clone() };
+    let judged = Judged::after(&rolling);
+    assert!(FederatedJobView::from(scaled).failure_text(judged).unwrap().contains("failed"));
+}
+
+#[test]
+fn without_another_healthy_task_the_progress_deadline_passes() {
+    let second = std::time::Duration::from_secs;
+    let mut crashing = job(vec![part("alpha", 2, 0)]);
+    let mut progress = FederatedProgress::begin(second(0));
+    let mut is_within = |job: &v1::FederatedJob, at| {
+        progress.is_within(&FederatedJobView::from(job.clone()), second(5), second(at))
+    };
+    assert!(is_within(&crashing, 1));
+    crashing.healthy = 1;
+    assert!(is_within(&crashing, 5), "one more");
+    crashing.healthy = 0;
+    assert!(is_within(&crashing, 9));
+    crashing.healthy = 1;
+    assert!(!is_within(&crashing, 10), "the same again is no progress");
+    let told = v1::FederatedJob { healthy: 2, parts: vec![part("alpha", 2, 2)], ..crashing.clone() };
+    assert!(is_within(&told, 11) && is_within(&told, 90), "nothing is missing: a stage proves itself");
+}
+
+#[test]
+fn a_cell_that_refuses_its_part_says_why_wherever_it_is_named() {
+    let problem = "the cell has a job ann/web of its own".to_owned();
+    let refusing = v1::FederatedPart { arrived: false, problem, problem_since_ms: 1, ..part("alpha", 1, 0) };
+    let words = "this is its part, and no task is without a cell".to_owned();
+    let reason = |cell: &str| v1::CellsReason { words: words.clone(), cells: vec![cell.to_owned()] };
+    let refused = v1::FederatedJob {
+        reasons: vec![reason("alpha"), reason("beta")],
+        ..job(vec![refusing, part("beta", 1, 1)])
+    };
+    let view = FederatedJobView::from(refused);
+    let waits = view.progress_text();
+    assert!(waits.contains("alpha (refused: the cell has a job ann/web of its own)"), "{waits}");
+    let text = view.text(&Style::default());
+    assert!(text.contains("  beta: this is its part") && !text.contains("alpha: this"), "{text}");
+}
+
+#[test]
+fn what_the_cells_say_stands_below_the_job() {
+    let mut view = FederatedJobView::from(job(vec![part("alpha", 2, 1), part("beta", 1, 1)]));
+    assert_eq!(view.cells_unhealthy(), ["alpha"]);
+    let target = borough_client::JobRef::new("ann", "web");
+    let words = "task 0: fails again and again\n  exit code 4\n".to_owned();
+    view.causes_set(vec![
+        CellCauseView::new("alpha", &target, words),
+        CellCauseView::new("beta", &target, String::new()),
+    ]);
+    let text = view.text(&Style::default());
+    let expected = "\n\nalpha says (borough --cell alpha why ann/web):\n  task 0: fails again and again\n    exit code 4\n\
+                    beta: what keeps its tasks from being healthy: borough --cell beta why ann/web";
+    assert!(text.ends_with(expected), "{text}");
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! What cells say of the tasks of a federated job that are not healthy.
+
+use borough_client::JobRef;
+use serde::Serialize;
+
+use super::super::Foreign;
+
+/// What one cell says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct CellCauseView {
+    cell: Foreign,
+    /// Empty: the gateway of the home does not serve the cell, or the cell does not answer.
+    words: Foreign,
+    /// The command that asks the cell.
+    command: String,
+}
+
+impl CellCauseView {
+    pub(crate) fn new(cell: &str, job: &JobRef, words: String) -> Self {
+        let command = format!("borough --cell {cell} why {job}");
+        Self { cell: cell.to_owned().into(), words: words.trim_end().to_owned().into(), command }
+    }
+
+    /// The command that asks the cell.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
+    }
+}
+
+/// What cells say, for people.
+pub(crate) fn causes_text(causes: &[CellCauseView]) -> String {
+    let text = |cause: &CellCauseView| {
+        let CellCauseView { cell, words, command } = cause;
+        let words = words.to_string();
+        match words.lines().collect::<Vec<_>>().as_slice() {
+            [] => format!("{cell}: what keeps its tasks from being healthy: {command}\n"),
+            lines => {
+                let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
+                format!("{cell} says ({command}):{lines}\n")
+            }
+        }
+    };
+    causes.iter().map(text).collect()
+}
