@@ -18,7 +18,7 @@ mod role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::args::{Arguments, usage_failure};
+use crate::args::{Arguments, TypedOptions, usage_failure};
 use crate::exit::Code;
 use crate::output::Printer;
 
@@ -28,11 +28,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = complete::answer(&arguments) {
         return code;
     }
+    let typed = TypedOptions::of(&arguments);
     let arguments = match Arguments::read(arguments.clone()) {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error, &arguments),
+        Err(error) => return usage(&error, &arguments, typed),
     };
-    let printer = Printer::new(&arguments.global);
+    let printer = Printer::new(&arguments.global, typed);
     let numbers = arguments.verb.failure_numbers();
     match command::run(arguments, &printer) {
         Ok(code) => ExitCode::from(code.number()),
@@ -44,9 +45,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// A wrong command line, or the output of clap: help and version are no failures.
-fn usage(error: &clap::Error, line: &[OsString]) -> ExitCode {
+fn usage(error: &clap::Error, line: &[OsString], typed: TypedOptions) -> ExitCode {
     if let Some(failure) = usage_failure(error, line) {
-        Printer::errors_only().failure(&failure);
+        Printer::errors_only(typed).failure(&failure);
         return ExitCode::from(failure.code().number());
     }
     let printed = error.print();

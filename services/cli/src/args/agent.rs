@@ -9,7 +9,7 @@ use borough_model::resource::{bytes_parse, cpu_parse, device_parse};
 use borough_proto::v1;
 use clap::Args;
 
-use super::job::pair;
+use super::file::pair;
 use super::label::parts_check;
 use super::number::whole;
 use super::task_user::TaskUserArguments;

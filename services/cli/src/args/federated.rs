@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::job::FileArguments;
+use super::file::FileArguments;
 use super::list::{ListArguments, WatchArguments};
 use super::member::FederationHome;
 use super::number::timeout;

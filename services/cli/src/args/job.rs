@@ -6,6 +6,7 @@ use std::time::Duration;
 use borough_model::job::COUNT_MAX;
 use clap::{Args, Subcommand};
 
+use super::file::{FileArguments, pair};
 use super::list::{
     JobLabels, LabelConditions, ListArguments, ShownJobLabels, TaskOrJobState, label_conditions,
     task_or_job_state,
@@ -126,19 +127,6 @@ impl JobLogArguments {
     pub fn choice(&self) -> AttemptChoice {
         if self.previous { AttemptChoice::Previous } else { self.attempt }
     }
-}
-
-/// A job file.
-#[derive(Clone, Debug, Args)]
-pub struct FileArguments {
-    /// Job file: .yaml, .yml, .json or .jsonnet; `-` reads YAML from standard input
-    pub file: PathBuf,
-    /// Set std.extVar of a Jsonnet file; repeat for more
-    #[arg(long, value_parser = pair, value_name = "KEY=VALUE")]
-    pub ext_str: Vec<(String, String)>,
-    /// Pass an argument to the function in a Jsonnet file; repeat for more
-    #[arg(long, value_parser = pair, value_name = "KEY=VALUE")]
-    pub tla_str: Vec<(String, String)>,
 }
 
 const RUN_NOTES: &str = "A job that runs takes the changed count, priority and metadata of its file at once. Any other \
@@ -439,13 +427,6 @@ fn indexes(text: &str) -> Result<std::ops::RangeInclusive<u32>, String> {
     let read = index(first).zip(index(last)).filter(|(first, last)| first <= last);
     read.map(|(first, last)| first..=last)
         .ok_or_else(|| format!("accepted: indexes from 0 to {INDEX_MAX}, such as 3 or 0-2,5"))
-}
-
-pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("accepted: KEY=VALUE".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod context;
 mod dev;
 mod explain;
 mod federated;
+mod file;
 mod foreign_verb;
 mod job;
 mod label;
@@ -31,6 +32,7 @@ mod target;
 mod task;
 mod task_user;
 mod top;
+mod typed;
 mod usage;
 
 pub use agent::AgentArguments;
@@ -53,12 +55,12 @@ pub use federated::{
     FederatedList, FederatedPlan, FederatedRebalance, FederatedRun, FederatedScale, FederatedStatusArguments,
     FederatedStop, FederatedTarget, FederatedUndo, FederatedVerb, FederatedWait, FederationVerb,
 };
+pub use file::FileArguments;
 pub(crate) use foreign_verb::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;
 pub use job::{
-    EditArguments, EvaluateArguments, FileArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments,
-    RestartArguments, RestartFrom, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments,
-    WaitArguments,
+    EditArguments, EvaluateArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments, RestartArguments,
+    RestartFrom, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments, WaitArguments,
 };
 pub(crate) use label::label_change;
 pub use label::{LabelArgument, NameOrChange};
@@ -97,7 +99,8 @@ pub(crate) use task::signal_names;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 pub use top::TopArguments;
-pub(crate) use usage::{usage_failure, value_shown};
+pub(crate) use typed::TypedOptions;
+pub(crate) use usage::{usage_failure, value_shown, word_shown};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

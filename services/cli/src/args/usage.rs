@@ -45,7 +45,7 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
 }
 
 /// A word as a shell takes it.
-fn word_shown(word: &str) -> String {
+pub(crate) fn word_shown(word: &str) -> String {
     let is_plain = |each: char| each.is_ascii_alphanumeric() || "-_./:=,@%+".contains(each);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

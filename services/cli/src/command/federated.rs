@@ -126,7 +126,7 @@ async fn plan(global: &Global, plan: FederatedPlan, printer: &Printer) -> Result
         return Ok(Code::Done);
     }
     let check = view.revision().map_or_else(String::new, |revision| format!(" --check-revision {revision}"));
-    let file = path_shown(&plan.file.file);
+    let file = plan.file.words();
     printer.remark(&format!("to do exactly this: borough federation job run{check} {file}"));
     Ok(Code::Changed)
 }

@@ -82,7 +82,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use serde::Serialize;
 
 use self::foreign::{json_shown, lines_shown, painted_shown};
-use crate::args::{Global, OutputFormat};
+use crate::args::{Global, OutputFormat, TypedOptions};
 use crate::exit::{Code, Failure};
 
 /// Prints answers, remarks and errors.
@@ -94,24 +94,27 @@ pub(crate) struct Printer {
     color_error: bool,
     /// Whether progress moves on a terminal.
     moving: bool,
+    /// The options that the commands in remarks and hints take over.
+    typed: TypedOptions,
 }
 
 impl Printer {
-    pub(crate) fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global, typed: TypedOptions) -> Self {
         let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = !refused && io::stdout().is_terminal();
         let color_error = !refused && io::stderr().is_terminal();
-        Self { format: global.output, quiet: global.quiet, color, color_error, moving: true }
+        Self { format: global.output, quiet: global.quiet, color, color_error, moving: true, typed }
     }
 
     /// For a command line that cannot be read, and so says nothing about output.
-    pub(crate) fn errors_only() -> Self {
-        Self { format: OutputFormat::Table, quiet: false, color: false, color_error: false, moving: true }
+    pub(crate) fn errors_only(typed: TypedOptions) -> Self {
+        let format = OutputFormat::Table;
+        Self { format, quiet: false, color: false, color_error: false, moving: true, typed }
     }
 
     /// The same, for several waits at a time: each writes its progress as lines.
     pub(crate) fn without_motion(&self) -> Self {
-        Self { moving: false, ..*self }
+        Self { moving: false, typed: self.typed.clone(), ..*self }
     }
 
     /// Returns true if answers are for programs.
@@ -213,7 +216,7 @@ impl Printer {
     /// A remark for people, on standard error; none with `--quiet`.
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet {
-            self.stderr_line(text);
+            self.stderr_line(&self.typed.completed(text));
         }
     }
 
@@ -226,10 +229,13 @@ impl Printer {
         // Further lines of one message are indented, so that none looks like one of ours.
         self.stderr_line(&format!("error: {}", failure.message().replace('\n', "\n  ")));
         for detail in failure.details() {
-            self.stderr_line(&format!("  {}", line_shown(detail)));
+            // What a task has written is indented, and stays as it is.
+            let is_own = !detail.starts_with("  ");
+            let own = if is_own { self.typed.completed(detail) } else { detail.clone() };
+            self.stderr_line(&format!("  {}", line_shown(&own)));
         }
         if let Some(hint) = failure.hint() {
-            self.stderr_line(&format!("hint: {hint}"));
+            self.stderr_line(&format!("hint: {}", self.typed.completed(hint)));
         }
     }
 

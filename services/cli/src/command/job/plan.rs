@@ -24,7 +24,7 @@ pub(super) async fn plan(
     let view = PlanView::new(&spec, client.cell(), answer);
     printer.one(&view, PlanView::text)?;
     if view.changed && view.refusal.is_none() {
-        let file = arguments.file.display();
+        let file = arguments.words();
         let check = match (view.revision, &view.id) {
             (0, _) => String::new(),
             (revision, Some(id)) => format!(" --check-revision {id}@{revision}"),

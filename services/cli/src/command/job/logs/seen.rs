@@ -130,6 +130,7 @@ mod tests {
     use borough_proto::v1::{Exit, Task, TaskState};
 
     use super::*;
+    use crate::args::TypedOptions;
 
     fn task(state: TaskState, incarnation: u64, ended: u64) -> TaskAttempts {
         let exit = Exit { incarnation: ended, node: "n1".to_owned(), ..Exit::default() };
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_no_task_has_is_named_with_those_that_are_known() {
-        let printer = Printer::errors_only();
+        let printer = Printer::errors_only(TypedOptions::default());
         let mut seen = AttemptsSeen::default();
         let number = AttemptChoice::Number(99);
         assert!(seen.check(&scope(&[]), number, &printer).is_ok(), "nothing has run: a remark says so");
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn without_an_ended_attempt_the_hint_is_what_shows_more() {
-        let printer = Printer::errors_only();
+        let printer = Printer::errors_only(TypedOptions::default());
         let mut seen = AttemptsSeen::default();
         let none = |seen: &AttemptsSeen, tasks: &[u32]| {
             seen.check(&scope(tasks), AttemptChoice::Previous, &printer).unwrap_err()

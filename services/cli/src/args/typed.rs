@@ -1,0 +1,191 @@
+//! The options of a command line that say where it goes and for whom. Each command that the program names takes them
+//! over, so that it does what is meant when it is pasted.
+
+use std::ffi::OsString;
+
+use super::usage::word_shown;
+
+/// The options that commands take over. Those of the environment hold for a pasted command anyhow.
+const KEPT: [&str; 9] = [
+    "--context",
+    "--dir",
+    "--gateway",
+    "--token-file",
+    "--tls-ca",
+    "--tls-cert",
+    "--tls-key",
+    "--cell",
+    "--user",
+];
+/// Each of them says where to connect: a command has one of them.
+const PLACES: [&str; 3] = ["--context", "--dir", "--gateway"];
+/// The option of verbs on a federation.
+const HOME: &str = "--federation";
+
+/// The nouns and verbs that ask a cell.
+const ASKING: [&str; 13] = [
+    "audit",
+    "auth",
+    "cell",
+    "event",
+    "federation",
+    "job",
+    "name",
+    "node",
+    "quota",
+    "rollout",
+    "task",
+    "top",
+    "why",
+];
+/// Verbs of them that ask none.
+const LOCAL: [&str; 6] =
+    ["auth ca ", "auth issuer ", "auth token ", "job init ", "job validate ", "node token "];
+/// What asks the home of a federation.
+const ASKING_HOME: [&str; 9] = [
+    "federation job ",
+    "cell members",
+    "cell join",
+    "cell leave",
+    "cell cordon",
+    "cell uncordon",
+    "cell drain",
+    "cell rename-endpoint",
+    "cell label",
+];
+/// What ends a command within a text.
+const ENDS: [&str; 5] = ["; ", ", ", "`", "\n", ")"];
+
+/// An option with its value, as a shell takes both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TypedOption {
+    name: &'static str,
+    value: String,
+}
+
+/// The options of a command line that other commands take over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TypedOptions {
+    options: Vec<TypedOption>,
+    home: Option<TypedOption>,
+}
+
+impl TypedOptions {
+    /// Those of a line, also of one that is wrong otherwise.
+    pub(crate) fn of(line: &[OsString]) -> Self {
+        let words = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let words: Vec<String> = words.take_while(|word| word != "--").collect();
+        let value = |name: &str| {
+            let at = |(at, word): (usize, &String)| match word.strip_prefix(name) {
+                Some("") => words.get(at.saturating_add(1)).filter(|next| !next.starts_with("--")).cloned(),
+                Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+                None => None,
+            };
+            words.iter().enumerate().find_map(at).map(|value| word_shown(&value))
+        };
+        let option = |name: &'static str| Some(TypedOption { name, value: value(name)? });
+        Self { options: KEPT.into_iter().filter_map(option).collect(), home: option(HOME) }
+    }
+
+    /// A text in which each command that asks a cell has the options.
+    pub(crate) fn completed(&self, text: &str) -> String {
+        let mut done = String::new();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once("borough ") {
+            let end = ENDS.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
+            let (command, after) = behind.split_at(end);
+            // `/usr/bin/borough ` and `myborough ` are other words.
+            let is_word = before.ends_with(|last: char| last == '/' || last.is_alphanumeric());
+            done.push_str(before);
+            done.push_str("borough ");
+            done.push_str(&if is_word { command.to_owned() } else { self.command_completed(command) });
+            rest = after;
+        }
+        done + rest
+    }
+
+    /// A command, without the name of the program.
+    fn command_completed(&self, command: &str) -> String {
+        let padded = format!("{command} ");
+        let first = command.split(' ').next().unwrap_or_default();
+        let is_dev = first == "dev";
+        let asks = is_dev || ASKING.contains(&first) || KEPT.contains(&first);
+        let is_local = LOCAL.iter().any(|local| padded.starts_with(local)) || padded.contains(" --help ");
+        if !asks || is_local {
+            return command.to_owned();
+        }
+        let has = |name: &str| {
+            padded.starts_with(&format!("{name} "))
+                || padded.contains(&format!(" {name} "))
+                || padded.contains(&format!("{name}="))
+        };
+        let has_place = PLACES.iter().any(|place| has(place));
+        let is_missing = |option: &&TypedOption| {
+            let is_double = has(option.name) || (has_place && PLACES.contains(&option.name));
+            !is_double && (!is_dev || option.name == "--dir")
+        };
+        let missing = self.options.iter().filter(is_missing);
+        let missing: String = missing.map(|TypedOption { name, value }| format!("{name} {value} ")).collect();
+        format!("{missing}{}{}", command.trim_end(), self.home_of(&padded, command))
+    }
+
+    /// The option of the home, behind a command that asks one.
+    fn home_of(&self, padded: &str, command: &str) -> String {
+        let asks = ASKING_HOME.iter().any(|asking| padded.contains(asking)) && !padded.contains(HOME);
+        let end = if command.ends_with(' ') { " " } else { "" };
+        let home = self.home.as_ref().filter(|_| asks);
+        home.map_or_else(|| end.to_owned(), |home| format!(" {} {}{end}", home.name, home.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(line: &[&str], text: &str) -> String {
+        let line: Vec<OsString> = line.iter().map(OsString::from).collect();
+        TypedOptions::of(&line).completed(text)
+    }
+
+    #[test]
+    fn each_command_of_a_text_gets_the_options_once() {
+        let line = ["borough", "--dir", "my cell", "why", "nope", "--user=bob"];
+        assert_eq!(
+            completed(&line, "borough job list --ended"),
+            "borough --dir 'my cell' --user bob job list --ended"
+        );
+        assert_eq!(
+            completed(&line, "borough --dir 'my cell' task logs a/0; borough --cell b job logs a"),
+            "borough --user bob --dir 'my cell' task logs a/0; borough --dir 'my cell' --user bob --cell b job logs a"
+        );
+        assert_eq!(
+            completed(&line, "start one with `borough dev`, or give --gateway"),
+            "start one with `borough --dir 'my cell' dev`, or give --gateway"
+        );
+        for same in
+            ["borough job run --help", "borough context list", "borough job init -", "no borough there"]
+        {
+            assert_eq!(completed(&line, same), same);
+        }
+    }
+
+    #[test]
+    fn a_command_says_once_where_to_connect() {
+        let line = ["borough", "--context", "prod", "job", "list"];
+        assert_eq!(completed(&line, "borough --gateway g:1 job list"), "borough --gateway g:1 job list");
+        assert_eq!(completed(&line, "borough job list"), "borough --context prod job list");
+        assert_eq!(completed(&["borough", "job", "list"], "borough job list"), "borough job list");
+        let behind = ["borough", "task", "exec", "web/0", "--", "ls", "--dir", "x"];
+        assert_eq!(completed(&behind, "borough why web/0"), "borough why web/0");
+    }
+
+    #[test]
+    fn a_command_on_a_federation_keeps_its_home() {
+        let line = ["borough", "federation", "job", "status", "web", "--federation", "home"];
+        assert_eq!(
+            completed(&line, "borough federation job undo web, or run another; borough --cell b why web"),
+            "borough federation job undo web --federation home, or run another; borough --cell b why web"
+        );
+        assert_eq!(completed(&line, "borough cell members"), "borough cell members --federation home");
+    }
+}
