@@ -25,6 +25,8 @@ pub struct ClientFile {
     /// The cell of a verb that names none.
     pub default_cell: String,
     pub cells: Vec<String>,
+    /// The cell that is the home of a federation; empty without one.
+    pub federation: String,
 }
 
 impl ClientFile {

@@ -17,7 +17,7 @@ use borough_proto::connect::Connector;
 use borough_proto::tls::{CertificateName, ClientTls, TlsError, TlsFiles};
 use borough_store::error_chain;
 
-use crate::args::{Global, OptionSource};
+use crate::args::{FEDERATION_HOME, Global, OptionSource};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::connect::choice::{ChosenContext, context_choose};
 use crate::context_file::{ContextFile, context_path};
@@ -56,6 +56,12 @@ pub(crate) fn tls_refused(error: &TlsError) -> Failure {
         TlsError::Half => Failure::new(Code::Usage, error_chain(error)),
         _ => Failure::new(Code::Refused, error_chain(error)),
     }
+}
+
+/// The home of the federation, if no option names it: that of the dev cell where one is asked, or the usual name.
+pub(crate) fn federation_home(global: &Global) -> Result<String, Failure> {
+    let own = settings(global)?.federation;
+    Ok(if own.is_empty() { FEDERATION_HOME.to_owned() } else { own })
 }
 
 /// A client of one cell, which must be known. If none is named, asks the gateway for its cells: a wrong address or
@@ -221,6 +227,7 @@ fn context_settings(global: &Global, context: &ChosenContext) -> Result<ConnectS
         token: token.or_else(|| dev.token_file.map(NamedToken::of_dev)),
         cell: context.cell(global).unwrap_or(dev.default_cell),
         tls: context.tls_files(global),
+        federation: dev.federation,
     })
 }
 
@@ -257,6 +264,8 @@ struct ConnectSettings {
     cell: String,
     /// Absent: nothing is encrypted.
     tls: Option<TlsFiles>,
+    /// The home of a federation that the dev cell has; empty without one.
+    federation: String,
 }
 
 fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
@@ -280,6 +289,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
             token: token.or_else(|| own.token_file.map(NamedToken::of_dev)),
             cell: cell.unwrap_or(own.default_cell),
             tls,
+            federation: own.federation,
         });
     }
     let known = directory.as_deref().unwrap_or_else(|| Path::new(""));
@@ -290,6 +300,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         token: token.or_else(|| file.token_file.map(NamedToken::of_dev)),
         cell: cell.unwrap_or(file.default_cell),
         tls: None,
+        federation: file.federation,
     })
 }
 

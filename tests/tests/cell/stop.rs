@@ -51,7 +51,7 @@ impl StoppedSystem {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_specify() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut system = StoppedSystem::new("exit 0", "1m", &[]).await;
         system.signal(signal);
         let task = system.next().await;

@@ -38,15 +38,9 @@ pub(crate) const FEDERATION_HOME: &str = "federation";
 /// Which federation is meant.
 #[derive(Clone, Debug, Args)]
 pub struct FederationHome {
-    /// Ask the federation that has its home in this cell of the gateway
-    #[arg(
-        long,
-        env = "BOROUGH_FEDERATION",
-        hide_env_values = true,
-        default_value = FEDERATION_HOME,
-        value_name = "HOME"
-    )]
-    pub federation: Name,
+    /// Ask the federation that has its home in this cell of the gateway [default: that of the dev cell, or federation]
+    #[arg(long, env = "BOROUGH_FEDERATION", hide_env_values = true, value_name = "HOME")]
+    pub federation: Option<Name>,
 }
 
 /// One member cell.

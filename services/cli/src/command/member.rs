@@ -28,7 +28,9 @@ const JOIN_ARGUMENTS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "--l
 
 /// A client of the home of a federation.
 pub(super) fn home(global: &Global, home: &FederationHome) -> Result<Client, Failure> {
-    Ok(connect::client(global)?.with_cell(home.federation.as_str()))
+    let client = connect::client(global)?;
+    let named = home.federation.as_ref().map(Name::to_string);
+    Ok(client.with_cell(named.map_or_else(|| connect::federation_home(global), Ok)?))
 }
 
 /// The failure of a call, with what to do if there is no federation or no such member.

@@ -14,8 +14,7 @@ use clap_complete::engine::CompletionCandidate;
 
 use super::TypedLine;
 use crate::args::{
-    FEDERATION_HOME, WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names,
-    task_state_names,
+    WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names, task_state_names,
 };
 use crate::command::audited_methods;
 use crate::connect;
@@ -173,20 +172,24 @@ fn fields() -> Vec<String> {
 
 /// The names of a cell, in bounded time.
 fn asked(completed: Completed, line: &TypedLine, current: &str) -> Option<Vec<String>> {
-    let client = connect::client(line.global.as_ref()?).ok()?;
+    let global = line.global.as_ref()?;
+    let client = connect::client(global).ok()?;
+    let home = connect::federation_home(global).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let object = line.object.as_deref();
-    let asking = async { tokio::time::timeout(TIME_MAX, names(completed, &client, object, current)).await };
+    let asking =
+        async { tokio::time::timeout(TIME_MAX, names(completed, &client, &home, object, current)).await };
     let names = runtime.block_on(asking);
     // A name server that does not answer must not hold up the shell.
     runtime.shutdown_background();
     names.ok()?.ok()
 }
 
-/// The names of a kind. `object` is what the line is about.
+/// The names of a kind. `home` is the federation's, and `object` is what the line is about.
 async fn names(
     completed: Completed,
     client: &Client,
+    home: &str,
     object: Option<&str>,
     current: &str,
 ) -> Result<Vec<String>, ClientError> {
@@ -199,7 +202,7 @@ async fn names(
         Completed::Home => {
             // A home that nobody has joined yet cannot be told from other cells, except by the usual name.
             let cells = client.cell_list().await?.into_iter();
-            let homes = cells.filter(|cell| cell.members > 0 || cell.name == FEDERATION_HOME);
+            let homes = cells.filter(|cell| cell.members > 0 || cell.name == home);
             Ok(homes.map(|cell| cell.name).collect())
         }
         Completed::Share => {
@@ -208,7 +211,7 @@ async fn names(
             Ok(names.into_iter().map(|name| format!("{name}=")).collect())
         }
         Completed::Member => {
-            let members = client.with_cell(FEDERATION_HOME).member_list(Vec::new()).await?;
+            let members = client.with_cell(home).member_list(Vec::new()).await?;
             Ok(members.into_iter().map(|member| member.cell).collect())
         }
         Completed::MergedService => {

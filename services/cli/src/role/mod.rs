@@ -59,6 +59,16 @@ async fn files_follow(paths: Vec<PathBuf>, mut changed: impl FnMut()) {
 struct RoleSignals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
+    /// The end of the terminal; absent: the role does not look for it.
+    hang_up: Option<Signal>,
+}
+
+/// Returns true if the process was started so that the end of its terminal does not end it, as `nohup` does.
+fn is_hang_up_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The first signal is SIGHUP.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }
 
 impl RoleSignals {
@@ -67,24 +77,43 @@ impl RoleSignals {
         Self {
             interrupt: signal(SignalKind::interrupt()).ok(),
             terminate: signal(SignalKind::terminate()).ok(),
+            hang_up: None,
         }
+    }
+
+    /// Also catches the end of the terminal, unless the process is to outlive it.
+    fn with_hang_up(self) -> Self {
+        let hang_up = if is_hang_up_ignored() { None } else { signal(SignalKind::hangup()).ok() };
+        Self { hang_up, ..self }
     }
 
     /// Waits for the next one, and names it.
     async fn next(&mut self) -> &'static str {
-        async fn caught(signal: &mut Option<Signal>) {
-            if let Some(signal) = signal
-                && signal.recv().await.is_some()
-            {
-                return;
-            }
-            std::future::pending().await
-        }
+        let Self { interrupt, terminate, hang_up } = self;
         tokio::select! {
-            () = caught(&mut self.interrupt) => "interrupted",
-            () = caught(&mut self.terminate) => "terminated",
+            () = caught(interrupt) => "interrupted",
+            () = caught(terminate) => "terminated",
+            () = caught(hang_up) => "the terminal was closed",
         }
     }
+
+    /// The same for an end that is under way. The terminal may be closed meanwhile, and nothing is hurried by that.
+    async fn again(&mut self) -> &'static str {
+        let Self { interrupt, terminate, .. } = self;
+        tokio::select! {
+            () = caught(interrupt) => "interrupted",
+            () = caught(terminate) => "terminated",
+        }
+    }
+}
+
+async fn caught(signal: &mut Option<Signal>) {
+    if let Some(signal) = signal
+        && signal.recv().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Why a role ends.

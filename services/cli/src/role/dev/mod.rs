@@ -45,7 +45,7 @@ use super::issuer::issuers_read;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{RoleStore, StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
-use crate::args::{DevArguments, FEDERATION_HOME, Global, StoreLocation};
+use crate::args::{DevArguments, Global, StoreLocation, word_shown};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, tally};
@@ -170,7 +170,7 @@ impl DevCell<'_> {
     async fn run(&self, plan: Vec<NodePlan>) -> Result<Code, Failure> {
         let Self { layout, arguments, store, clock, rng, printer } = *self;
         let guard = self.guard_early()?;
-        let mut signals = RoleSignals::catch();
+        let mut signals = RoleSignals::catch().with_hang_up();
         let open_files = OpenFiles::raise();
         let mut control = self.control_start(open_files).await?;
         let http = control.http;
@@ -335,6 +335,7 @@ impl DevCell<'_> {
             token_file: Some(layout.token()),
             default_cell: arguments.cells.first().map(Name::to_string).unwrap_or_default(),
             cells: arguments.cells.iter().map(Name::to_string).collect(),
+            federation: arguments.federation.as_ref().map(Name::to_string).unwrap_or_default(),
         };
         file.write(layout.root())
     }
@@ -347,23 +348,20 @@ impl DevCell<'_> {
             0 => "\n  nodes      none: jobs wait until one joins, see borough agent --help",
             _ => "",
         };
-        let home = arguments.federation.as_ref();
-        let home = home
-            .map(|home| {
-                let option = if home.as_str() == FEDERATION_HOME {
-                    String::new()
-                } else {
-                    format!(" --federation {home}")
-                };
-                format!("\n  federation {home}: borough cell members{option}")
-            })
-            .unwrap_or_default();
         // Without an option, verbs look where `dev` keeps its cells unless told otherwise.
         let usual = dev_directory(None).and_then(|usual| std::fs::canonicalize(usual).ok());
         let of = match layout.root() {
             root if usual.as_deref() == Some(root) => String::new(),
-            root => format!("--dir {} ", root.display()),
+            root => format!("--dir {} ", word_shown(&root.to_string_lossy())),
         };
+        let member = arguments.cells.first().map_or("CELL", Name::as_str);
+        let home = arguments.federation.as_ref().map(|home| {
+            format!(
+                "\n  federation {home}; it has the cells that join it: borough {of}cell join {member} --at {grpc}, then \
+                 borough {of}cell members"
+            )
+        });
+        let home = home.unwrap_or_default();
         format!(
             "borough dev\n  cells      {} ({} and {} each){nodes}{home}\n  gRPC       {grpc}\n  HTTP       \
              http://{http}\n{}\n  directory  {}\n  token      {}\n\nIn another terminal: borough {of}node list",

@@ -60,7 +60,7 @@ impl Shutdown<'_> {
         let begun = self.clock.monotonic();
         let ended = tokio::select! {
             ended = self.tasks_end(begun) => ended,
-            signal = signals.next() => {
+            signal = signals.again() => {
                 self.printer.remark(&format!("{signal} again: SIGKILL for what still runs"));
                 false
             }
