@@ -2,10 +2,12 @@
 
 mod bulk;
 mod deadline;
+mod detached;
 mod edit;
 mod file;
 mod logs;
 mod outage;
+mod owned;
 mod plan;
 mod progress;
 mod purge;

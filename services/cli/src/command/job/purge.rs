@@ -6,6 +6,7 @@ use borough_client::{Client, ClientError, JobFilter, JobRef, LabelChange};
 use borough_proto::v1::{Job, JobState};
 
 use super::bulk::{ChosenJobs, FitJobs};
+use super::owned::{PartChange, owned_warn};
 use crate::args::{Global, PurgeArguments};
 use crate::command::bulk::{BulkChange, BulkHarm, BulkOutcome, confirm_all};
 use crate::command::confirm::{Intent, Unattended, confirm};
@@ -128,6 +129,7 @@ pub(super) async fn label(
         labels_absent(&job.to_string(), &change.remove, before.labels.keys(), printer);
     }
     let labelled = client.job_label(job, change).await?.job.unwrap_or_default();
+    owned_warn(&labelled, PartChange::Labels, printer);
     let text = |job: &JobView, _: &_| labels_text(&format!("{}/{}", job.user, job.name), &job.labels);
     printer.one(&JobView::from(labelled), text)?;
     Ok(Code::Done)

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef, TaskFilter};
-use borough_model::federation::FEDERATION_LABEL;
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1::{Job, JobKind, JobSpec, RolloutState};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
+use super::detached::{begun_text, fit_warn};
 use super::file::{file_load, refusal_placed};
+use super::owned::{PartChange, owned_warn};
 use super::progress::Goal;
 use super::show::{TaskSelection, status_view};
 use super::wait::{Waited, wait};
@@ -19,8 +20,7 @@ use crate::connect;
 use crate::exit::{Code, Failure, RUN_AGAIN};
 use crate::jobfile::{LoadedFile, path_shown};
 use crate::output::{
-    EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, line_shown, table,
-    version_changes_since,
+    EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table, version_changes_since,
 };
 
 /// Whether a verb waits for the effect of its change.
@@ -75,7 +75,11 @@ pub(super) async fn run(
     let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
     let client = wait.bounded(&client);
-    let submitted = submit(&client, job_spec_to_message(&loaded.spec), expected, printer).await;
+    let spec = job_spec_to_message(&loaded.spec);
+    if arguments.detach {
+        fit_warn(&client, &spec, printer).await;
+    }
+    let submitted = submit(&client, spec, expected, printer).await;
     let submitted = submitted.map_err(|refused| refused.placed(&arguments.file.file, &loaded))?;
     submitted.wait(&client, wait, printer).await
 }
@@ -84,6 +88,7 @@ pub(super) async fn run(
 pub(super) struct Submitted {
     job: JobRef,
     admitted: Job,
+    is_changed: bool,
 }
 
 /// Why a job was not submitted.
@@ -145,7 +150,10 @@ pub(super) async fn submit(
     });
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
-    Ok(Submitted { job, admitted })
+    if answer.changed {
+        owned_warn(&admitted, PartChange::Version, printer);
+    }
+    Ok(Submitted { job, admitted, is_changed: answer.changed })
 }
 
 impl Submitted {
@@ -161,8 +169,9 @@ impl Submitted {
             let waited = wait(client, &self.job, goal, limits, printer).await?;
             show(client, waited, printer).await?;
         } else {
-            let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
-            printer.one(&JobView::from(self.admitted), text)?;
+            let goal = rollout_under_way(&self.admitted).filter(|_| self.is_changed);
+            let text = begun_text(&self.job, &self.admitted, goal);
+            printer.one(&JobView::from(self.admitted), |_, _| text)?;
         }
         Ok(Code::Done)
     }
@@ -281,6 +290,7 @@ pub(super) async fn scale(
     let client = &wait_for.bounded(client);
     let scaled = client.job_scale(job, count).await.map_err(|error| over_hinted(error.into()))?;
     let scaled = scaled.job.unwrap_or_default();
+    owned_warn(&scaled, PartChange::Count(count), printer);
     if let WaitMode::Until(limits) = wait_for {
         let waited = wait(client, job, Goal::Up, limits, printer).await?;
         let now = waited.job.count;
@@ -307,44 +317,15 @@ pub(super) async fn stop(
     if let WaitMode::Until(limits) = wait_for {
         stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
     }
-    if let Some(remark) = federated_remark(&stopped) {
-        printer.remark(&remark);
-    }
+    owned_warn(&stopped, PartChange::Stop, printer);
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;
     Ok(Code::Done)
 }
 
-/// What becomes of a job that a federation wants, if somebody stops it in its cell.
-fn federated_remark(job: &Job) -> Option<String> {
-    let home = job.labels.get(FEDERATION_LABEL)?;
-    let (user, name, home) = (line_shown(&job.user), line_shown(&job.name), line_shown(home));
-    Some(format!(
-        "{user}/{name} is a part of a federated job: the federation {home} runs it again; to stop it everywhere, at its \
-         home: borough federation job stop {user}/{name}"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_stops_a_part_of_a_federated_job_hears_that_it_comes_back() {
-        let of = |labels: &[(&str, &str)]| {
-            let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            federated_remark(&Job {
-                user: "ann".to_owned(),
-                name: "web".to_owned(),
-                labels,
-                ..Job::default()
-            })
-        };
-        assert_eq!(of(&[("tier", "web")]), None);
-        let remark = of(&[(FEDERATION_LABEL, "home")]).unwrap();
-        assert!(remark.contains("the federation home runs it again"), "{remark}");
-        assert!(remark.ends_with("borough federation job stop ann/web"), "{remark}");
-    }
 
     #[test]
     fn who_scales_a_job_that_is_over_hears_what_runs_it_again() {

@@ -1,0 +1,71 @@
+//! What becomes of a change of a job in its cell if a federation wants the job otherwise.
+
+use borough_model::federation::FEDERATION_LABEL;
+use borough_proto::v1::Job;
+
+use crate::output::{Printer, line_shown};
+
+/// A change of a part of a federated job, made in its cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartChange {
+    Stop,
+    Count(u32),
+    Labels,
+    Version,
+}
+
+/// Says what becomes of it; nothing if no federation wants the job.
+pub(super) fn owned_warn(job: &Job, change: PartChange, printer: &Printer) {
+    if let Some(remark) = owned_remark(job, change) {
+        printer.remark(&remark);
+    }
+}
+
+fn owned_remark(job: &Job, change: PartChange) -> Option<String> {
+    let home = job.labels.get(FEDERATION_LABEL)?;
+    let (user, name, home) = (line_shown(&job.user), line_shown(&job.name), line_shown(home));
+    let job = format!("{user}/{name}");
+    let (then, way) = match change {
+        PartChange::Stop => (
+            "runs it again; to stop it everywhere, at its home:".to_owned(),
+            format!("borough federation job stop {job}"),
+        ),
+        PartChange::Count(count) => (
+            "sets its count back; to scale it in all cells together, at its home:".to_owned(),
+            format!("borough federation job scale {job} {count}"),
+        ),
+        PartChange::Labels => (
+            "sets its labels back; to change them everywhere, in its file, at its home:".to_owned(),
+            "borough federation job run FILE".to_owned(),
+        ),
+        PartChange::Version => (
+            "sets back what it runs; to change it everywhere, at its home:".to_owned(),
+            "borough federation job run FILE".to_owned(),
+        ),
+    };
+    Some(format!("{job} is a part of a federated job: the federation {home} {then} {way}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_changes_a_part_of_a_federated_job_hears_what_becomes_of_it() {
+        let of = |labels: &[(&str, &str)], change| {
+            let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let (user, name) = ("ann".to_owned(), "web".to_owned());
+            owned_remark(&Job { user, name, labels, ..Job::default() }, change)
+        };
+        assert_eq!(of(&[("tier", "web")], PartChange::Stop), None);
+        let part = [(FEDERATION_LABEL, "home")];
+        let stopped = of(&part, PartChange::Stop).unwrap();
+        assert!(stopped.contains("the federation home runs it again"), "{stopped}");
+        assert!(stopped.ends_with("borough federation job stop ann/web"), "{stopped}");
+        let scaled = of(&part, PartChange::Count(7)).unwrap();
+        assert!(scaled.contains("the federation home sets its count back"), "{scaled}");
+        assert!(scaled.ends_with("borough federation job scale ann/web 7"), "{scaled}");
+        assert!(of(&part, PartChange::Labels).unwrap().contains("sets its labels back"));
+        assert!(of(&part, PartChange::Version).unwrap().contains("sets back what it runs"));
+    }
+}
