@@ -79,6 +79,14 @@ fn is_here(shell: &str) -> bool {
     std::env::split_paths(&paths).any(|path| Path::new(&path).join(shell).exists())
 }
 
+/// The same behind `=`, where some shells end words.
+const TYPED_BEHIND_EQUALS: &str = "\
+borough job list -l tier=w => tier=web
+borough job list --state=runn => --state=running
+borough job init --kind=we => --kind=web
+borough node taint alpha-1 typed:no_sch => typed:no_schedule
+";
+
 async fn typed_in(cell: &TestCell, shell: &[&str], script: &str) {
     let home = tempfile::tempdir().unwrap();
     let programs = home.path().join("bin");
@@ -98,6 +106,7 @@ async fn typed_in(cell: &TestCell, shell: &[&str], script: &str) {
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(TYPED.as_bytes()).await.unwrap();
+    input.write_all(TYPED_BEHIND_EQUALS.as_bytes()).await.unwrap();
     drop(input);
     let output =
         tokio::time::timeout(DEADLINE * 4, child.wait_with_output()).await.expect("it ends").unwrap();

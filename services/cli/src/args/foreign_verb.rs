@@ -132,6 +132,11 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     if matches!(word, "gc" | "system") && matches!(noun, "" | "job") {
         return Some("job purge --all-ended".to_owned());
     }
+    // `job why`, as `federation job why` is one.
+    if word == "why" && matches!(noun, "job" | "task" | "rollout") {
+        let names: Vec<&str> = rest.iter().map(String::as_str).collect();
+        return Some(with_needed("why", &names, if noun == "task" { "JOB/INDEX" } else { "JOB" }));
+    }
     let shown = log_options(word, rest);
     // Options of another program, such as the `-f` of `apply -f web.yaml`.
     let mut rest: Vec<&str> = rest.iter().map(String::as_str).collect();
@@ -294,8 +299,11 @@ fn with_needed(command: &str, words: &[&str], needed: &str) -> String {
     match words {
         [] => with_words(command, &[needed]),
         // The command of `task exec` stands behind `--`.
-        [task, behind @ ..] if command == "task exec" && !behind.is_empty() && !behind.contains(&"--") => {
-            with_words(&format!("{command} {task} --"), behind)
+        [task, behind @ ..] if command == "task exec" && !behind.is_empty() => {
+            // A command runs in one task.
+            let first = if is_task(task) { "" } else { "/0" };
+            let dashes = if behind.contains(&"--") { "" } else { " --" };
+            with_words(&format!("{command} {task}{first}{dashes}"), behind)
         }
         [job, version] if command == "rollout undo" && is_number(version) => {
             with_words(command, &[*job, "--to", *version])
@@ -369,6 +377,8 @@ mod tests {
             ("logs -f web/0", "task logs --follow web/0"),
             ("logs --previous web/0", "task logs --previous web/0"),
             ("exec -it web/0 sh", "task exec web/0 -- sh"),
+            ("exec -it web sh", "task exec web/0 -- sh"),
+            ("exec web -- ls -l", "task exec web/0 -- ls -l"),
             ("alloc exec web/0 ls -l", "task exec web/0 -- ls"),
             ("config use-context prod", "context use prod"),
             ("config get-contexts", "context list"),
@@ -446,6 +456,9 @@ mod tests {
             ("rollout", "history web", "job history web"),
             ("rollout", "restart web", "job restart web"),
             ("job", "runn web.yaml", ""),
+            ("job", "why web", "why web"),
+            ("task", "why web/0", "why web/0"),
+            ("task", "why", "why JOB/INDEX"),
         ] {
             assert_eq!(of(noun, line), command, "{noun} {line}");
         }

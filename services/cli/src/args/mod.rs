@@ -147,8 +147,8 @@ impl Arguments {
     /// # Errors
     /// The command line is wrong, or it asks for help or for the version.
     pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
-        let mut command = Self::screens();
         let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let mut command = alias_usage(Self::screens(), &line);
         let matches = command.try_get_matches_from_mut(help_once(&command, &line))?;
         let mut arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         arguments.global.sources = OptionSources::of(&matches);
@@ -162,6 +162,24 @@ impl Arguments {
         command.build();
         command.mut_subcommands(global_options_hide)
     }
+}
+
+/// The definition with the usage of the verb as it was typed: `job list` is another name of `job status`.
+fn alias_usage(root: Command, line: &[OsString]) -> Command {
+    let mut words = line.iter().skip(1).filter_map(|word| word.to_str());
+    let Some(noun) = words.find_map(|word| root.find_subcommand(word)) else { return root };
+    let is_verb = |word: &&str| noun.find_subcommand(word).is_some();
+    let Some((word, verb)) = words.find(is_verb).and_then(|word| Some((word, noun.find_subcommand(word)?)))
+    else {
+        return root;
+    };
+    let (noun, own) = (noun.get_name().to_owned(), verb.get_name().to_owned());
+    if own == word {
+        return root;
+    }
+    let usage = verb.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replacen(&format!(" {own}"), &format!(" {word}"), 1);
+    root.mut_subcommand(noun, |noun| noun.mut_subcommand(own, |verb| verb.override_usage(usage)))
 }
 
 /// `job help --help` asks for help on jobs, as `job help` does: `help` itself has none.

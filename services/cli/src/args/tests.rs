@@ -23,6 +23,17 @@ fn lines(line: &str, command: &Command, found: &mut Vec<String>) {
 }
 
 #[test]
+fn the_help_on_another_name_of_a_verb_has_that_name() {
+    let usage = |line: &str| {
+        let help = Arguments::read(line.split(' ')).unwrap_err().to_string();
+        help.lines().find(|line| line.starts_with("Usage: ")).unwrap_or_default().to_owned()
+    };
+    assert_eq!(usage("borough job list --help"), "Usage: borough job list [OPTIONS] [JOB]");
+    assert_eq!(usage("borough job status --help"), "Usage: borough job status [OPTIONS] [JOB]");
+    assert_eq!(usage("borough --user bob task list --help"), usage("borough task list --help"));
+}
+
+#[test]
 fn the_definition_is_consistent() {
     Arguments::command().debug_assert();
 }

@@ -14,11 +14,13 @@ use clap_complete::engine::ArgValueCompleter;
 use clap_complete::env::{EnvCompleter, Shells};
 
 use self::candidate::{Completed, candidates};
-use crate::args::{Arguments, Global};
+use crate::args::{Arguments, Global, word_shown};
 use crate::exit::{Code, Failure};
 
 /// The scripts set this variable to the name of their shell.
 const VARIABLE: &str = "BOROUGH_COMPLETE";
+/// The script of bash. That of the library loses what stands before `=` and `:`, where bash ends words.
+const BASH: &str = include_str!("bash.sh");
 /// Options with a value that say where to connect, as whom and for which cell.
 const PLACE_OPTIONS: [&str; 6] = ["--context", "--gateway", "--token-file", "--dir", "--cell", "--user"];
 
@@ -44,6 +46,10 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
 /// The script that a shell evaluates.
 pub(crate) fn script(shell: &str) -> Result<Vec<u8>, Failure> {
     let failed = |reason: String| Failure::new(Code::Failed, format!("cannot write the script: {reason}"));
+    if shell == "bash" {
+        let script = BASH.replace("VARIABLE", VARIABLE).replace("PROGRAM", &word_shown(&program()));
+        return Ok(script.into_bytes());
+    }
     let shells = Shells::builtins();
     let completer: &dyn EnvCompleter =
         shells.completer(shell).ok_or_else(|| failed(format!("no completion for {shell}")))?;
