@@ -42,6 +42,12 @@ pub(crate) fn value_diff(
                 value_diff(changes, path_field(&path, key), old.get(key), new.get(key));
             }
         }
+        // Behind a word that is new or gone, each index would differ.
+        (Some(Value::Array(olds)), Some(Value::Array(news)))
+            if olds.len() != news.len() && olds.iter().chain(news).all(is_word) =>
+        {
+            changes.push(FieldChange { path, old: old.cloned(), new: new.cloned() });
+        }
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
             for index in 0..old.len().max(new.len()) {
                 value_diff(changes, format!("{path}[{index}]"), old.get(index), new.get(index));
@@ -52,6 +58,10 @@ pub(crate) fn value_diff(
             changes.push(FieldChange { path, old: given(old), new: given(new) });
         }
     }
+}
+
+fn is_word(value: &Value) -> bool {
+    matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_))
 }
 
 fn path_field(path: &str, key: &str) -> String {

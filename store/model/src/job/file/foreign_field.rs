@@ -1,10 +1,12 @@
 //! Fields of job files of other systems, with the field of this one that says the same, or that it has none.
 
+use super::help::field_help;
+
 /// What this system has for a field of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OwnField {
+pub(super) enum OwnField<'p> {
     /// The path of the field. For a field of a role, an override or a probe, the last name of it counts.
-    Is(&'static str),
+    Is(&'p str),
     /// No field says it. The text says what is done instead.
     Absent(&'static str),
 }
@@ -17,10 +19,24 @@ const CRON: &str =
 const FEDERATION: &str = "a job with this part runs in several cells: borough federation job run FILE";
 const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
 
+const SERVICES: &str = "a file has one job, with its fields at the top, such as name, count and task";
+const SERVICE: &str =
+    "the ports of healthy tasks are published under the name of their job; see `ports` and `health` of task";
+const NAMESPACE: &str =
+    "the jobs of each user are apart from those of others; see `user` at the top of the file";
+const CELL: &str =
+    "the command names the cell: borough --cell CELL job run FILE; for several: borough explain federation";
+const SIGNAL: &str = "a task gets SIGTERM, and SIGKILL after its `grace`";
+const DEADLINE: &str = "no job ends after a time of its own; run its command below `timeout`";
+
 /// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
-const FOREIGN: [(&str, OwnField); 78] = [
+const FOREIGN: [(&str, OwnField<'_>); 99] = [
+    ("activedeadlineseconds", OwnField::Absent(DEADLINE)),
+    ("annotations", OwnField::Is("labels")),
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
+    ("artifact", OwnField::Is("task.packages")),
+    ("artifacts", OwnField::Is("task.packages")),
     ("autopromote", OwnField::Is("update.auto_promote")),
     ("autorevert", OwnField::Is("update.on_failure")),
     ("backofflimit", OwnField::Is("restart.attempts")),
@@ -32,6 +48,8 @@ const FOREIGN: [(&str, OwnField); 78] = [
     ("containers", OwnField::Is("task")),
     ("cpus", OwnField::Is("task.resources.cpu")),
     ("cron", OwnField::Absent(CRON)),
+    ("datacenter", OwnField::Absent(CELL)),
+    ("datacenters", OwnField::Absent(CELL)),
     ("dependson", OwnField::Is("after")),
     ("desiredcount", OwnField::Is("count")),
     ("driver", OwnField::Absent(IMAGE)),
@@ -41,6 +59,7 @@ const FOREIGN: [(&str, OwnField); 78] = [
     ("federation", OwnField::Absent(FEDERATION)),
     ("gpu", OwnField::Is("task.resources.devices.gpu")),
     ("gpus", OwnField::Is("task.resources.devices.gpu")),
+    ("graceperiod", OwnField::Is("task.grace")),
     ("healthcheck", OwnField::Is("task.health")),
     ("healthydeadline", OwnField::Is("progress_deadline")),
     ("httpget", OwnField::Is("task.health.http")),
@@ -48,6 +67,9 @@ const FOREIGN: [(&str, OwnField); 78] = [
     ("initcontainers", OwnField::Is("task.helpers")),
     ("initialdelayseconds", OwnField::Is("task.health.initial_grace")),
     ("instances", OwnField::Is("count")),
+    ("job", OwnField::Absent(SPEC)),
+    ("key", OwnField::Is("tolerations.taint")),
+    ("killsignal", OwnField::Absent(SIGNAL)),
     ("killtimeout", OwnField::Is("task.grace")),
     ("lifecycle", OwnField::Is("task.helpers")),
     ("limits", OwnField::Is("task.resources")),
@@ -56,10 +78,14 @@ const FOREIGN: [(&str, OwnField); 78] = [
     ("maxsurge", OwnField::Is("update.surge_max")),
     ("maxunavailable", OwnField::Is("update.unavailable_max")),
     ("mem", OwnField::Is("task.resources.memory")),
+    ("meta", OwnField::Is("labels")),
     ("metadata", OwnField::Absent(SPEC)),
     ("minhealthytime", OwnField::Is("update.healthy_after")),
     ("minreadyseconds", OwnField::Is("update.healthy_after")),
     ("mounts", OwnField::Absent(VOLUME)),
+    ("namespace", OwnField::Absent(NAMESPACE)),
+    ("network", OwnField::Is("task.ports")),
+    ("networks", OwnField::Is("task.ports")),
     ("nodeaffinity", OwnField::Is("constraints")),
     ("nodeselector", OwnField::Is("constraints")),
     ("nvidia.com/gpu", OwnField::Is("task.resources.devices.gpu")),
@@ -71,18 +97,25 @@ const FOREIGN: [(&str, OwnField); 78] = [
     ("progressdeadline", OwnField::Is("progress_deadline")),
     ("progressdeadlineseconds", OwnField::Is("progress_deadline")),
     ("readinessprobe", OwnField::Is("task.health")),
+    ("region", OwnField::Absent(CELL)),
     ("replicas", OwnField::Is("count")),
     ("requests", OwnField::Is("task.resources")),
+    ("reschedule", OwnField::Is("restart")),
     ("resources", OwnField::Is("task.resources")),
     ("restartpolicy", OwnField::Is("restart")),
     ("retries", OwnField::Is("restart.attempts")),
     ("rollingupdate", OwnField::Is("update")),
     ("scale", OwnField::Is("count")),
     ("schedule", OwnField::Absent(CRON)),
+    ("service", OwnField::Absent(SERVICE)),
+    ("services", OwnField::Absent(SERVICES)),
+    ("shutdowndelay", OwnField::Is("drain_delay")),
     ("sidecar", OwnField::Is("task.helpers")),
     ("sidecars", OwnField::Is("task.helpers")),
     ("spec", OwnField::Absent(SPEC)),
+    ("startupprobe", OwnField::Is("task.health.initial_grace")),
     ("stopgraceperiod", OwnField::Is("task.grace")),
+    ("stopsignal", OwnField::Absent(SIGNAL)),
     ("strategy", OwnField::Is("update")),
     ("surge", OwnField::Is("update.surge_max")),
     ("suspend", OwnField::Absent(CRON)),
@@ -100,15 +133,30 @@ const FOREIGN: [(&str, OwnField); 78] = [
 ];
 
 /// What this system has for the field `key` of another one, if it is one.
-pub(super) fn own_field(key: &str) -> Option<OwnField> {
+pub(super) fn own_field(key: &str) -> Option<OwnField<'static>> {
     let plain = key.to_lowercase().replace(['-', '_', ' '], "");
     FOREIGN.iter().find(|(name, _)| *name == plain).map(|(_, own)| *own)
+}
+
+/// Where a field of this system belongs that stands in `outer` by mistake, such as `cpu` in `task`.
+pub(super) fn own_path(outer: &str, key: &str) -> Option<String> {
+    // An item of a list has fields of its own.
+    if !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') || outer.contains('[') {
+        return None;
+    }
+    let places: &[&str] = match outer {
+        "" => &["task.", "task.resources."],
+        "task" => &["task.resources.", ""],
+        "task.resources" => &["task.", ""],
+        _ => return None,
+    };
+    let mut paths = places.iter().map(|place| format!("{place}{key}"));
+    paths.find(|path| field_help(path).is_ok_and(|help| help.path == *path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::file::field_help;
 
     /// A suggestion that no file may have helps nobody.
     #[test]
@@ -124,5 +172,20 @@ mod tests {
         assert!(FOREIGN.is_sorted_by_key(|(name, _)| *name));
         assert_eq!(own_field("max_surge"), own_field("maxSurge"));
         assert_eq!(own_field("memory"), None);
+    }
+
+    #[test]
+    fn a_field_at_the_wrong_level_is_known_at_the_right_one() {
+        let of = |outer: &str, key: &str| own_path(outer, key).unwrap_or_default();
+        assert_eq!(of("task", "cpu"), "task.resources.cpu");
+        assert_eq!(of("", "memory"), "task.resources.memory");
+        for key in ["ports", "environment", "health", "command"] {
+            assert_eq!(of("", key), format!("task.{key}"));
+        }
+        for key in ["restart", "count", "constraints", "priority", "user"] {
+            assert_eq!(of("task", key), key);
+        }
+        assert_eq!(of("task.resources", "ports"), "task.ports");
+        assert_eq!((of("task.ports[0]", "cpu"), of("", "no_such")), (String::new(), String::new()));
     }
 }

@@ -8,7 +8,7 @@ use crate::resource::AmountError;
 use crate::unread::UnreadFields;
 
 use super::duration::duration_ms;
-use super::foreign_field::{OwnField, own_field};
+use super::foreign_field::{OwnField, own_field, own_path};
 use super::problem::{Position, Problem};
 use super::suggest::nearest;
 use super::tree::{TreeKey, TreeNode, TreeValue, duplicates};
@@ -176,6 +176,8 @@ impl FieldReader {
         let within = if outer.is_empty() { String::new() } else { format!(" in {outer}") };
         // The words of other systems are near to some of ours by chance.
         let own = own_field(&key.text);
+        let elsewhere = own_path(outer, &key.text);
+        let own = elsewhere.as_deref().map(OwnField::Is).or(own);
         let near = match own {
             Some(OwnField::Is(path)) => path.rsplit('.').next().filter(|name| accepted.contains(name)),
             Some(OwnField::Absent(_)) => None,
