@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_proto::signal::signal_name;
 use borough_proto::v1;
 use serde::Serialize;
 
 use super::helper::HelperView;
 use super::table::{Tabular, table};
 use super::text::{ResourcesView, bytes, facts, ranges, time, word};
-use super::{ExplanationView, Foreign, Style, explanations_text};
+use super::{ExitView, ExplanationView, Foreign, Style, explanations_text};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct TaskOutput {
@@ -123,18 +122,6 @@ impl TaskResizeView {
     }
 }
 
-/// The end of an attempt.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct ExitView {
-    pub(crate) reason: String,
-    pub(crate) code: Option<i32>,
-    pub(crate) signal: Option<i32>,
-    pub(crate) message: Foreign,
-    pub(crate) at_ms: i64,
-    pub(crate) attempt: u64,
-    pub(crate) node: Foreign,
-}
-
 /// The use of a task at a time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct UsageView {
@@ -143,32 +130,6 @@ pub(crate) struct UsageView {
     pub(crate) memory_bytes: u64,
     pub(crate) memory_peak_bytes: u64,
     pub(crate) processes: u32,
-}
-
-impl From<v1::Exit> for ExitView {
-    fn from(exit: v1::Exit) -> Self {
-        Self {
-            reason: word(exit.reason().as_str_name(), "END_REASON_"),
-            code: exit.code,
-            signal: exit.signal,
-            message: exit.message.into(),
-            at_ms: exit.at_ms,
-            attempt: exit.incarnation,
-            node: exit.node.into(),
-        }
-    }
-}
-
-impl ExitView {
-    /// One phrase: `exit code 1`, `SIGKILL`, `out of memory`, and other facts.
-    pub(crate) fn text(&self) -> String {
-        let how = match (self.reason.as_str(), self.code, self.signal) {
-            ("exited", Some(code), _) => format!("exit code {code}"),
-            ("signaled", _, Some(signal)) => signal_name(signal),
-            (reason, _, _) => reason.replace('_', " "),
-        };
-        if self.message.is_empty() { how } else { format!("{how}: {}", self.message) }
-    }
 }
 
 impl From<v1::Task> for TaskOutput {
@@ -444,14 +405,6 @@ impl TaskOutput {
     fn next_start_text(&self) -> String {
         let waits = self.state == "pending" && self.not_before_ms > 0;
         if waits { format!("not before {}", time(self.not_before_ms)) } else { String::new() }
-    }
-}
-
-impl ExitView {
-    /// The end with its attempt, its node and its time.
-    fn text_long(&self) -> String {
-        let on = if self.node.is_empty() { String::new() } else { format!(" on {}", self.node) };
-        format!("{} (attempt {}{on}, {})", self.text(), self.attempt, time(self.at_ms))
     }
 }
 

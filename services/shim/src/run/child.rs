@@ -152,7 +152,7 @@ impl PathSearch<'_> {
         !self.program.contains('/') && !self.found().any(|(_, found)| is_file(found))
     }
 
-    /// Why the program was not found. The directories are left out: the environment of a task shows them.
+    /// Why the program was not found. One closed directory is named: the environment of a task shows all.
     fn described(&self) -> String {
         if self.path.is_none() {
             return "the task has no PATH; give the program with its directory".to_owned();
@@ -162,11 +162,14 @@ impl PathSearch<'_> {
         };
         let closed: BTreeSet<&str> =
             self.found().filter(|(_, found)| is_closed(found)).map(|(directory, _)| directory).collect();
-        let closed = match closed.len() {
-            0 => String::new(),
-            closed => format!("; closed to the task's user: {closed} of them"),
+        let others = match closed.len() {
+            0 | 1 => String::new(),
+            closed => format!(" and {} more", closed - 1),
         };
-        format!("no directory of its PATH has it{closed}")
+        let closed = closed.first().map(|directory| {
+            format!("; its user cannot look into {directory}{others}: install the program where that user may run it")
+        });
+        format!("no directory of its PATH has it{}", closed.unwrap_or_default())
     }
 }
 
@@ -201,7 +204,8 @@ mod tests {
         assert!(missing);
         // Root may look into any directory.
         if !rustix::process::geteuid().is_root() {
-            assert!(described.ends_with("; closed to the task's user: 1 of them"), "{described}");
+            let named = format!("its user cannot look into {}: install", closed.display());
+            assert!(described.contains(&named), "{described}");
         }
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     }
