@@ -258,7 +258,7 @@ async fn rebalance(
         printer.one(&plan, FederatedPlanView::rebalance_text)?;
         return Ok(if plan.changed { Code::Changed } else { Code::Done });
     }
-    printer.remark(&plan.rebalance_text(&Style { wide: false, color: false }));
+    printer.remark(&plan.rebalance_text(&Style::default()));
     let what = format!("rebalance federated job {job}");
     confirm(global, &client, Intent::stop(&what), printer)?;
     let ordered = client.federated_rebalance(&job, which, plan.revision().unwrap_or(0)).await;

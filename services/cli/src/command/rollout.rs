@@ -140,8 +140,12 @@ async fn undo(
         return Err(Failure::new(Code::Refused, message).with_hint(hint));
     }
     let version = arguments.to.or_else(|| versions.before(&before));
-    let back =
-        version.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));
+    let named = |version: u32| match versions.original(version) {
+        Some(original) => format!("version {version}, which says the same as version {original},"),
+        None => format!("version {version}"),
+    };
+    let back = version.map_or_else(|| "an earlier version".to_owned(), named);
+    let back = back.trim_end_matches(',');
     if let Some(changes) =
         version.map(|version| versions.changes(&before, version)).filter(|all| !all.is_empty())
     {

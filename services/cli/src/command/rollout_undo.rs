@@ -63,11 +63,11 @@ impl KnownVersions {
         Some(format!("job {job}: version {version} was not rolled out, or is no longer kept{accepted}"))
     }
 
-    /// The version of which `version` is a copy: the newest one before it that says the same.
+    /// The version of which `version` is a copy: the first one that says the same. Those between are copies too.
     pub(super) fn original(&self, version: u32) -> Option<u32> {
         let spec = self.spec(version)?;
-        let mut earlier = self.0.iter().filter(|(known, _)| *known < version);
-        earlier.find(|(_, known)| known == spec).map(|(known, _)| *known)
+        let earlier = self.0.iter().filter(|(known, _)| *known < version);
+        earlier.filter(|(_, known)| known == spec).last().map(|(known, _)| *known)
     }
 
     /// What changes if `version` comes back, a line per field; empty if that is not known.
@@ -99,6 +99,10 @@ mod tests {
         JobVersion { job: Some(job), version: number, spec, ..JobVersion::default() }
     }
 
+    fn versions_again() -> Vec<JobVersion> {
+        vec![version(1, "a", 1), version(2, "b", 1), version(3, "a", 1), version(4, "b", 1)]
+    }
+
     /// A count is none of a version: it stays as it is.
     #[test]
     fn the_version_that_comes_back_is_the_newest_that_differs() {
@@ -109,6 +113,8 @@ mod tests {
         assert_eq!(known.before(&row), Some(1), "version 2 says the same");
         assert_eq!(known.changes(&row, 1), "  ~ labels.team: b -> a\n");
         assert_eq!((known.original(3), known.original(2)), (Some(2), None));
+        let again = KnownVersions::of([versions_again(), vec![version(5, "b", 1)]].concat(), "j1");
+        assert_eq!(again.original(5), Some(2), "version 4 is a copy itself");
         assert_eq!(KnownVersions::of(vec![version(1, "a", 1)], "j2").before(&row), None);
     }
 

@@ -10,6 +10,7 @@ use borough_kv::env::SystemClock;
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 use serde::Serialize;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::list::{RowsPage, list, pages};
 use crate::args::ListArguments;
@@ -42,12 +43,25 @@ impl WatchedView {
 struct ChangeNotice {
     watched: WatchedView,
     changes: Option<ItemStream<CellItem>>,
+    /// The terminal has another size.
+    resized: Option<Signal>,
+}
+
+/// Waits until the terminal has another size.
+async fn resize(resized: &mut Option<Signal>) {
+    if let Some(signal) = resized
+        && signal.recv().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 impl ChangeNotice {
     /// Begins before the first reading, so that no change is missed.
     async fn open(watched: WatchedView) -> Result<Self, Failure> {
-        let mut notice = Self { watched, changes: None };
+        let resized = signal(SignalKind::window_change()).ok();
+        let mut notice = Self { watched, changes: None, resized };
         notice.watch().await?;
         Ok(notice)
     }
@@ -90,6 +104,18 @@ impl ChangeNotice {
     /// Waits until the view must be read again. The last reading took `busy`.
     async fn next(&mut self, busy: Duration) -> Result<(), Failure> {
         let rest = tokio::time::sleep(pause(busy));
+        // Taken out, so that both can be waited for.
+        let mut resized = self.resized.take();
+        let next = tokio::select! {
+            next = self.next_change(busy, rest) => next,
+            // A person who draws at a window makes many sizes.
+            () = async { resize(&mut resized).await; tokio::time::sleep(COLLECT).await } => Ok(()),
+        };
+        self.resized = resized;
+        next
+    }
+
+    async fn next_change(&mut self, busy: Duration, rest: tokio::time::Sleep) -> Result<(), Failure> {
         tokio::select! {
             changed = self.changed() => changed?,
             // The use of nodes and tasks is no change.

@@ -11,10 +11,12 @@ mod changes;
 mod confirm;
 mod context;
 mod daemon;
+mod ended;
 mod event;
 mod explain;
 mod federated;
 mod field;
+mod fit;
 mod foreign;
 mod helper;
 mod job;
@@ -45,6 +47,7 @@ pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use confirm::{Preset, is_attended};
 pub(crate) use context::ContextView;
 pub(crate) use daemon::nodes_text;
+pub(crate) use ended::ExitView;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use federated::{
@@ -73,7 +76,7 @@ pub(crate) use store::{
 };
 pub(crate) use stuck::end_when_stuck;
 pub(crate) use table::{Tabular, table};
-pub(crate) use task::{ExitView, SilentNodeView, TaskOutput, TaskStatusView};
+pub(crate) use task::{SilentNodeView, TaskOutput, TaskStatusView};
 pub(crate) use text::{bytes, labels_text, ranges, tally, time, word};
 pub(crate) use watch::{WatchedList, WatchedStatus};
 
@@ -132,7 +135,10 @@ impl Printer {
     }
 
     fn style(&self) -> Style {
-        Style { wide: self.format == OutputFormat::Wide, color: self.color }
+        let wide = self.format == OutputFormat::Wide;
+        // Who asks for all columns gets them.
+        let columns = watch::columns().filter(|_| !wide);
+        Style { wide, color: self.color, columns }
     }
 
     /// A list: a table, or a list of objects. A table without rows says `none`.
@@ -250,6 +256,8 @@ impl Printer {
 pub(crate) struct Style {
     pub(crate) wide: bool,
     pub(crate) color: bool,
+    /// The width of the terminal that shows it; absent: there is no limit.
+    pub(crate) columns: Option<usize>,
 }
 
 impl Style {

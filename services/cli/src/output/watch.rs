@@ -83,6 +83,12 @@ fn hash_of(text: &str) -> u64 {
     hasher.finish()
 }
 
+/// The columns of the terminal behind standard output; `None`: it is none, or does not say.
+pub(super) fn columns() -> Option<usize> {
+    let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    Some(columns).filter(|columns| *columns > 0)
+}
+
 /// A terminal that is redrawn.
 pub(crate) struct Screen {
     is_clear: bool,
@@ -102,15 +108,9 @@ impl Screen {
         if lines == 0 { 24 } else { lines }
     }
 
-    /// Its columns; as many as there may be if it does not say.
-    fn columns() -> usize {
-        let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-        if columns == 0 { usize::MAX } else { columns }
-    }
-
     fn draw(&mut self, printer: &Printer, text: &str) -> Result<(), Failure> {
         let shown = if printer.color { painted_shown(text) } else { lines_shown(text).into_owned() };
-        let frame = frame(&shown, Self::lines(), Self::columns());
+        let frame = frame(&shown, Self::lines(), columns().unwrap_or(usize::MAX));
         let clear = if self.is_clear { "" } else { "\x1b[2J" };
         self.is_clear = true;
         printer.bytes(format!("{clear}{frame}").as_bytes())
@@ -118,7 +118,7 @@ impl Screen {
 }
 
 /// A line in so many columns. A longer one ends with an ellipsis. Colours take no columns.
-fn line_cut(line: &str, columns: usize) -> String {
+pub(super) fn line_cut(line: &str, columns: usize) -> String {
     let (mut kept, mut taken, mut behind) = (String::new(), 0_usize, None);
     let mut characters = line.chars();
     while let Some(each) = characters.next() {

@@ -123,6 +123,9 @@ impl TaskLogOutput<'_> {
 
 /// What is said if a read that has ended has shown nothing.
 pub(crate) fn nothing_text(query: &LogQuery) -> String {
+    if query.tail_lines == Some(0) {
+        return "no line was asked for".to_owned();
+    }
     let stream = match query.stream {
         Stream::Stdout => " on standard output",
         Stream::Stderr => " on standard error",
