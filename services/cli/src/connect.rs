@@ -2,11 +2,11 @@
 
 mod choice;
 mod login;
+mod port;
 
 pub(crate) use choice::context_unknown;
 
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use borough_store::error_chain;
 use crate::args::{FEDERATION_HOME, Global, OptionSource};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::connect::choice::{ChosenContext, context_choose};
+use crate::connect::port::{is_loopback, other_port};
 use crate::context_file::{ContextFile, context_path};
 use crate::exit::{Code, Failure};
 use crate::output::line_shown;
@@ -39,6 +40,13 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     config.watch_patience = Some(WATCH_PATIENCE);
     let rng = SystemRng::shared();
     Ok(Client::new(config, rng)?)
+}
+
+/// A client of a gateway that is not the caller's. It sends no token.
+pub(crate) fn stranger(global: &Global, gateway: &str) -> Result<Client, Failure> {
+    let mut config = ClientConfig::new(vec![gateway.to_owned()], caller(global)?, String::new());
+    config.connector = connector(settings(global)?.tls)?;
+    Ok(Client::new(config, SystemRng::shared())?)
 }
 
 /// What makes connections: encrypted ones with certificates, plain ones without.
@@ -126,23 +134,6 @@ pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failur
     failure.with_hint("borough context list; to use another one: borough context use NAME")
 }
 
-/// The ports on which other services of a cell listen unless an option says otherwise, and what each answers.
-const OTHER_PORTS: [(u16, &str); 6] = [
-    (7401, "HTTP of a gateway"),
-    (7402, "HTTP of a scheduler"),
-    (7403, "HTTP of a controller"),
-    (7404, "HTTP of a name service"),
-    (7405, "xDS of a name service"),
-    (7453, "DNS of a name service"),
-];
-
-/// What listens on the port of an address by default, if that is no gateway.
-fn other_port(gateway: &str) -> Option<String> {
-    let port: u16 = gateway.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()?;
-    let (_, what) = OTHER_PORTS.into_iter().find(|(known, _)| *known == port)?;
-    Some(format!("by default, port {port} is for {what}, and 7400 for a gateway"))
-}
-
 /// Adds what listens on the port of a gateway that does not answer as one.
 fn port_explained(global: &Global, failure: Failure) -> Failure {
     // What refuses connections is nothing, and the HTTP port of a gateway says what it is.
@@ -153,14 +144,6 @@ fn port_explained(global: &Global, failure: Failure) -> Failure {
     let mut details = failure.details().to_vec();
     details.extend(named.filter_map(|gateway| other_port(gateway)));
     failure.with_details(details)
-}
-
-/// Returns true if the host of an address is this machine.
-fn is_loopback(gateway: &str) -> bool {
-    let place = gateway.split_once("://").map_or(gateway, |(_, place)| place);
-    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// What the client says of a port that answers without encryption, as the HTTP port of a gateway.
@@ -487,19 +470,5 @@ mod tests {
         assert_eq!(wrong("the HTTP port of a gateway"), 0);
         assert_eq!(wrong("no gateway, but a web server or another service"), 1, "it may be encrypted");
         assert_eq!(details("no gateway answers at 127.0.0.1:7401 (it closed the connection)".to_owned()), 1);
-    }
-
-    #[test]
-    fn what_listens_on_a_port_by_default_is_named() {
-        let of = |gateway: &str| other_port(gateway).unwrap_or_default();
-        assert_eq!(
-            of("127.0.0.1:7453"),
-            "by default, port 7453 is for DNS of a name service, and 7400 for a gateway"
-        );
-        assert!(of("http://gate-1:7404/").contains("7404 is for HTTP of a name service"));
-        assert!(of("[::1]:7405").contains("7405 is for xDS of a name service"));
-        for other in ["127.0.0.1:7400", "gate-1", "gate-1:http", ""] {
-            assert_eq!(of(other), "", "{other}");
-        }
     }
 }

@@ -68,8 +68,61 @@ pub(super) async fn join(global: &Global, join: MemberJoin, printer: &Printer) -
         let text = format!("--label: {key:?} has no value; accepted: KEY=VALUE");
         return Err(Failure::new(Code::Usage, text));
     }
+    let strangers = contradictions(global, &client, target.member.as_str(), &at).await?;
+    strangers.iter().for_each(|text| printer.remark(&format!("warning: {text}")));
     let joined = client.member_join(target.member.as_str(), at, labels.set).await;
     show(joined.map_err(|error| explained_as(&client, error, &JOIN_ARGUMENTS))?.into(), printer)
+}
+
+/// How long a gateway may take to show that it is one.
+const GATEWAY_LOOK_MAX: Duration = Duration::from_secs(3);
+
+/// What keeps gateways from being those of a cell, as far as they show it now.
+///
+/// # Errors
+/// An address that is certainly wrong: a port that is no gateway's, or this gateway without such a cell.
+async fn contradictions(
+    global: &Global,
+    client: &Client,
+    cell: &str,
+    gateways: &[String],
+) -> Result<Vec<String>, Failure> {
+    let mut warnings = Vec::new();
+    let own = client.gateways();
+    for gateway in gateways {
+        if own.contains(gateway) {
+            let failure = client.with_cell(cell).cell_get().await.err().map(Failure::from);
+            let missing = failure.filter(|failure| {
+                failure.code() == Code::NotFound && failure.message().contains("there is no cell")
+            });
+            if let Some(failure) = missing {
+                return Err(Failure::new(Code::Refused, format!("{gateway}: {}", failure.message()))
+                    .with_hint("borough cell list"));
+            }
+            continue;
+        }
+        // The token is for this gateway alone. Another one refuses a call without any, and so shows that it is one.
+        let stranger = connect::stranger(global, gateway)?.with_deadline_max(GATEWAY_LOOK_MAX);
+        match stranger.cell_list().await {
+            Err(ClientError::NotGateway { what, .. }) if what.contains("HTTP port") => {
+                let message = format!("--at: {gateway} is {what}; accepted: the gRPC port of a gateway");
+                return Err(Failure::new(Code::Usage, message));
+            }
+            Err(
+                error @ (ClientError::Unreachable { .. }
+                | ClientError::Deadline { .. }
+                | ClientError::NotGateway { .. }),
+            ) => {
+                let why = Failure::from(&error);
+                warnings.push(format!(
+                    "{}; the cell is kept, and the federation looks again every 5 s: borough cell members {cell}",
+                    why.message()
+                ));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(warnings)
 }
 
 /// Takes a cell out after a question.
