@@ -364,7 +364,9 @@ fn certificate_user(files: &TlsFiles) -> Option<String> {
 fn token_user(token: &NamedToken) -> Option<String> {
     let token = token.token.text().ok()?;
     let claims: serde_json::Value = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
-    Some(Name::new(claims.get("sub")?.as_str()?).ok()?.to_string())
+    // The identity of a task has a SPIFFE ID as its subject, and says the user apart.
+    let name = |claim: &str| Name::new(claims.get(claim)?.as_str()?).ok();
+    Some(name("sub").or_else(|| name("user"))?.to_string())
 }
 
 #[cfg(test)]
