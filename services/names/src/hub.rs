@@ -182,4 +182,20 @@ mod tests {
         drop((web, api));
         assert!(hub.0.followers.lock().is_empty(), "a follower that is gone leaves nothing");
     }
+
+    #[test]
+    fn who_follows_a_cell_or_all_lists_wakes_for_what_is_in_them() {
+        let hub = Hub::default();
+        let (mut of_cell, mut of_other, mut of_lists) = (hub.follower(), hub.follower(), hub.follower());
+        of_cell.follow(HubKey::Cell(Name::new("alpha").unwrap()));
+        of_other.follow(HubKey::Cell(Name::new("beta").unwrap()));
+        of_lists.follow(HubKey::Lists);
+        let listed = ListedName { service: service("web"), port: None };
+        hub.notify(NamesChanges { listed: [listed.clone()].into(), ..changes("web") });
+        assert_eq!(of_cell.changed().now_or_never().unwrap(), [HubChange::Service(service("web"))].into());
+        assert_eq!(of_other.changed().now_or_never(), None, "another cell");
+        assert_eq!(of_lists.changed().now_or_never().unwrap(), [HubChange::Listed(listed)].into());
+        hub.notify(changes("web"));
+        assert_eq!(of_lists.changed().now_or_never(), None, "no list has changed");
+    }
 }

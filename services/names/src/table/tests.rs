@@ -365,3 +365,23 @@ fn ports_are_those_of_the_job_file_and_of_older_attempts() {
     assert_eq!(ports(&table), ["http", "metrics"]);
     let _: &BTreeMap<String, String> = &table.service(&key("web")).unwrap().facts().labels;
 }
+
+#[test]
+fn a_cell_that_comes_later_is_part_of_the_table_from_its_listing_on() {
+    let mut table = NamesTable::default();
+    assert!(!table.is_complete(), "a table without cells knows nothing");
+    table.enter([name("alpha"), name("beta")]);
+    let listed = |table: &mut NamesTable, cell: &str| {
+        table.change(&name(cell), |cell| cell.replace(ListedCell::default(), at(1)));
+    };
+    listed(&mut table, "alpha");
+    assert!(!table.is_complete(), "the other one of those that came at first is missing");
+    listed(&mut table, "beta");
+    table.enter([name("alpha"), name("gamma")]);
+    let cells = |table: &NamesTable| table.cells().map(|cell| cell.name().to_string()).collect::<Vec<_>>();
+    assert!(table.is_complete());
+    assert_eq!(cells(&table), ["alpha", "beta"]);
+    listed(&mut table, "gamma");
+    assert!(table.is_complete());
+    assert_eq!(cells(&table), ["alpha", "beta", "gamma"]);
+}
