@@ -45,7 +45,7 @@ async fn a_scale_after_an_undo_waits_for_its_tasks_alone() {
     run(&["--detach"], "sleep 601").await.ended(0);
     home.borough(&["federation", "job", "undo", "fz", "--yes"]).await.ended(0).prints("reverted");
     let scaled = home.borough(&["federation", "job", "scale", "fz", "5"]).await.ended(0);
-    scaled.prints("5/5 healthy in 2 cells");
+    let scaled = scaled.prints("5/5 healthy in 2 cells");
     assert!(!scaled.stderr.contains("error"), "{}", scaled.stderr);
     // The same version again is none of the scale, and its release is over.
     let again = run(&[], "sleep 601").await.ended(1);
@@ -62,12 +62,11 @@ async fn a_scale_after_an_undo_waits_for_its_tasks_alone() {
 async fn a_federated_job_that_crashes_is_explained_by_its_cells_and_not_waited_for() {
     let home = joined().await;
     let file = home.file("fbad.yaml", &job("fbad", "exit 4"));
-    let ran = tokio::time::timeout(
-        Duration::from_secs(60),
-        home.borough(&["federation", "job", "run", &file, "--timeout", "10m"]),
-    );
-    let ran = ran.await.expect("the progress deadline ends the wait").ended(1);
-    ran.warns("no progress for 5s")
+    let line = ["federation", "job", "run", &file, "--timeout", "10m"];
+    let ran = tokio::time::timeout(Duration::from_secs(60), home.borough(&line)).await;
+    let ran = ran.expect("the progress deadline ends the wait").ended(1);
+    let ran = ran
+        .warns("no progress for 5s")
         .warns("alpha says (borough --cell alpha why tester/fbad)")
         .warns("exit code 4");
     ran.warns("hint: borough federation job status tester/fbad; borough --cell alpha why tester/fbad");
@@ -84,12 +83,12 @@ async fn a_job_that_a_cell_has_of_its_own_is_seen_before_and_while_it_is_in_the_
         .ended(0);
     let file = home.file("fown.yaml", &job("own", "sleep 600"));
     let planned = home.borough(&["federation", "job", "plan", &file]).await.ended(1);
-    planned.warns("cell alpha has a job tester/own of its own and would refuse its part");
+    let planned = planned.warns("cell alpha has a job tester/own of its own and would refuse its part");
     planned.warns("borough --cell alpha job stop tester/own");
     let ran = home.borough(&["federation", "job", "run", &file]).await.ended(1);
     ran.warns("alpha (refused: the cell has a job tester/own of its own").warns("no progress for 5s");
     let status = home.borough(&["federation", "job", "status", "own"]).await.ended(0);
-    status.prints("the cell has a job tester/own of its own").prints("  beta: this is its part");
+    let status = status.prints("the cell has a job tester/own of its own").prints("  beta: this is its part");
     assert!(!status.stdout.contains("  alpha, beta: this is its part"), "{}", status.stdout);
     home.finish().await;
 }

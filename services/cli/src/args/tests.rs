@@ -325,3 +325,28 @@ fn the_help_of_a_quota_says_what_holds_without_one() {
         "{help}"
     );
 }
+
+/// Each long option of a command and of those below it that people see.
+fn options_of(command: &clap::Command, found: &mut std::collections::BTreeSet<String>) {
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    found.extend(shown.filter_map(clap::Arg::get_long).map(|name| format!("--{name}")));
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    below.for_each(|below| options_of(below, found));
+}
+
+#[test]
+fn every_option_stands_in_the_documentation() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let text: String = pages.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let mut options = std::collections::BTreeSet::new();
+    options_of(&Arguments::screens(), &mut options);
+    options_of(&Arguments::command(), &mut options);
+    let is_there = |option: &String| {
+        let ends = |rest: &str| !rest.starts_with(|next: char| next == '-' || next.is_ascii_alphanumeric());
+        text.match_indices(option.as_str()).any(|(at, _)| text.get(at + option.len()..).is_some_and(ends))
+    };
+    let missing: Vec<_> = options.iter().filter(|option| !is_there(option)).collect();
+    assert!(missing.is_empty(), "in no page of docs: {missing:?}");
+}

@@ -54,7 +54,7 @@ const ASKING_HOME: [&str; 9] = [
     "cell label",
 ];
 /// What ends a command within a text.
-const ENDS: [&str; 5] = ["; ", ", ", "`", "\n", ")"];
+const ENDS: [&str; 6] = [" && ", "; ", ", ", "`", "\n", ")"];
 
 /// An option with its value, as a shell takes both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,10 +119,13 @@ impl TypedOptions {
                 || padded.contains(&format!(" {name} "))
                 || padded.contains(&format!("{name}="))
         };
+        let asks_home = ASKING_HOME.iter().any(|asking| padded.contains(asking));
         let has_place = PLACES.iter().any(|place| has(place));
         let is_missing = |option: &&TypedOption| {
             let is_double = has(option.name) || (has_place && PLACES.contains(&option.name));
-            !is_double && (!is_dev || option.name == "--dir")
+            // The home of a federation is no cell of its members.
+            let is_other = asks_home && option.name == "--cell";
+            !is_double && !is_other && (!is_dev || option.name == "--dir")
         };
         let missing = self.options.iter().filter(is_missing);
         let missing: String = missing.map(|TypedOption { name, value }| format!("{name} {value} ")).collect();
@@ -162,6 +165,8 @@ mod tests {
             completed(&line, "start one with `borough dev`, or give --gateway"),
             "start one with `borough --dir 'my cell' dev`, or give --gateway"
         );
+        let both = completed(&line, "borough job stop a && borough job purge a");
+        assert_eq!(both.matches("--user bob job").count(), 2, "{both}");
         for same in
             ["borough job run --help", "borough context list", "borough job init -", "no borough there"]
         {
@@ -187,5 +192,8 @@ mod tests {
             "borough federation job undo web --federation home, or run another; borough --cell b why web"
         );
         assert_eq!(completed(&line, "borough cell members"), "borough cell members --federation home");
+        let of_part = ["borough", "--cell", "a", "job", "scale", "web", "3"];
+        let scale = "borough federation job scale web 3";
+        assert_eq!(completed(&of_part, scale), scale, "the cell is no home");
     }
 }

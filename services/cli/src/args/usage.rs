@@ -291,6 +291,7 @@ impl UsageError<'_> {
         match reason.split_once(" is not in ") {
             Some((_, bounds)) => format!("{name}: {shown}; accepted: {}", bounds_text(bounds)),
             None if reason.starts_with("accepted: ") => format!("{name}: {shown}; {reason}"),
+            None if reason.starts_with("user/NAME") => format!("{name}: {shown}; accepted: {reason}"),
             None if reason.starts_with(", ") => format!("{name}: {shown}{reason}"),
             None if reason.starts_with("has ") || reason.starts_with("is ") => {
                 format!("{name}: {shown} {reason}")

@@ -124,10 +124,27 @@ fn add(
         return Err(Failure::new(Code::Refused, format!("a context {name:?} exists")).with_hint(hint));
     }
     let saved = saved_of(global, arguments.token_variable)?;
+    lacks(&saved).iter().for_each(|text| printer.remark(&format!("note: context {name:?} {text}")));
     file.contexts.insert(name.clone(), saved);
     write(&file)?;
     printer.remark(&format!("context {name:?} is saved; to use it: borough context use {name}"));
     Ok(())
+}
+
+/// What a context lacks that commands with it need, or that is not there now.
+fn lacks(saved: &SavedContext) -> Vec<String> {
+    let is_remote = saved.dir.is_none();
+    let has_credential =
+        saved.token_file.is_some() || saved.token_variable.is_some() || saved.tls_cert.is_some();
+    let missing = saved.token_file.as_deref().filter(|file| !file.exists());
+    let lacks = [
+        (is_remote && saved.cell.is_none())
+            .then(|| "names no cell: give --cell with each command".to_owned()),
+        (is_remote && !has_credential)
+            .then(|| "names no token: give --token-file FILE with each command".to_owned()),
+        missing.map(|file| format!("names a token file that is not there: {}", file.display())),
+    ];
+    lacks.into_iter().flatten().collect()
 }
 
 /// What the command line says. The environment may be about another cell, so it does not count.
@@ -182,6 +199,18 @@ fn write(file: &ContextFile) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_context_says_what_it_lacks() {
+        let gateway = SavedContext { gateways: vec!["g:1".to_owned()], ..SavedContext::default() };
+        let text = lacks(&gateway).join("; ");
+        assert!(text.contains("no cell") && text.contains("no token"), "{text}");
+        let file = Some(PathBuf::from("/nowhere/token"));
+        let whole = SavedContext { cell: Some("alpha".to_owned()), token_file: file, ..gateway };
+        assert_eq!(lacks(&whole), ["names a token file that is not there: /nowhere/token"]);
+        let dev = SavedContext { dir: Some("/srv/dev".into()), ..SavedContext::default() };
+        assert!(lacks(&dev).is_empty());
+    }
     use crate::args::Arguments;
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer)
 fn explained(client: &Client, error: ClientError) -> Failure {
     let failure = Failure::from(error);
     if failure.code() == Code::NotFound && failure.message().contains("federated job") {
-        return failure.with_hint("borough federation job list lists yours");
+        return failure.with_hint("borough federation job list");
     }
     home_missing_explained(client, failure)
 }

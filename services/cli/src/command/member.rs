@@ -42,7 +42,7 @@ fn explained(client: &Client, error: ClientError) -> Failure {
 fn explained_as(client: &Client, error: ClientError, arguments: &[(&str, &str)]) -> Failure {
     let failure = Failure::from(error).with_fields_as(arguments);
     if failure.code() == Code::NotFound && failure.message().contains("member cell") {
-        return failure.with_hint("borough cell members lists those of the federation");
+        return failure.with_hint("borough cell members");
     }
     home_missing_explained(client, failure)
 }

@@ -125,7 +125,7 @@ async fn show(client: &Client, service: &JobRef, printer: &Printer) -> Result<()
 fn unknown(error: ClientError) -> Failure {
     let is_unknown = error.code() == Some(tonic::Code::NotFound);
     let failure = Failure::from(error);
-    if is_unknown { failure.with_hint("borough name status lists yours") } else { failure }
+    if is_unknown { failure.with_hint("borough name status") } else { failure }
 }
 
 /// Removes a service after a question.

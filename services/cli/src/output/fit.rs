@@ -4,8 +4,8 @@ use super::watch::line_cut;
 
 /// Blanks between two columns.
 const GAP: usize = 2;
-/// No column is cut below so many characters, or below its head.
-const CUT_MIN: usize = 16;
+/// No column is cut below so many characters, as a time has, or below its head.
+const CUT_MIN: usize = 20;
 /// Columns that are left out by no terminal: without them a row names nothing.
 const KEPT_MIN: usize = 2;
 
@@ -59,8 +59,8 @@ mod tests {
         assert_eq!(fitted(&[5, 7, 60], &heads, 100), [5, 7, 60], "there is room");
         assert_eq!(fitted(&[5, 7, 60], &heads, 50), [5, 7, 34]);
         assert_eq!(fitted(&[40, 7, 60], &heads, 60), [25, 7, 24]);
-        assert_eq!(fitted(&[30, 30, 30], &heads, 40), [19, 19], "the last one has no room");
-        assert_eq!(fitted(&[30, 30, 30], &heads, 10), [16, 16], "a name is shown in any case");
+        assert_eq!(fitted(&[30, 30, 30], &heads, 50), [24, 24], "the last one has no room");
+        assert_eq!(fitted(&[30, 30, 30], &heads, 10), [20, 20], "a name is shown in any case");
         for most in 10..120 {
             let widths = fitted(&[20, 12, 40, 30, 20], &[5, 5, 5, 5, 5], most);
             assert!(total(&widths) <= most || widths.len() == KEPT_MIN, "{most}: {widths:?}");

@@ -389,7 +389,9 @@ impl Shim {
             (!self.start_error.is_empty()).then(|| String::from_utf8_lossy(&self.start_error).into_owned());
         let message = match oom_kills {
             0 => String::new(),
-            kills => format!("the kernel killed {kills} of its processes at its memory limit"),
+            kills => format!(
+                "the kernel killed {kills} of its processes at its memory limit (task.resources.memory)"
+            ),
         };
         ExitRecord {
             code: status.exit_status(),

@@ -50,7 +50,7 @@ pub(super) async fn validate(
     arguments: &FileArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let loaded = file_load(global, arguments, printer).await?;
+    let loaded = file_load_for("validate", global, arguments, printer).await?;
     let spec = job_spec_to_message(&loaded.spec);
     printer.one(&SpecView::new(Some(&spec)), |_, _| {
         let tasks = match spec.kind() {
@@ -86,13 +86,33 @@ pub(super) async fn file_load(
     arguments: &FileArguments,
     printer: &Printer,
 ) -> Result<LoadedFile, Failure> {
+    file_load_for("run", global, arguments, printer).await
+}
+
+/// The same for a verb, which a federated job has too.
+async fn file_load_for(
+    verb: &str,
+    global: &Global,
+    arguments: &FileArguments,
+    printer: &Printer,
+) -> Result<LoadedFile, Failure> {
     let options = load_options(global, arguments)?;
-    let loaded = load(&arguments.file, &options).await.map_err(|error| refused(&arguments.file, &error))?;
+    let loaded = load(&arguments.file, &options).await;
+    let loaded = loaded.map_err(|error| named_in(refused(&arguments.file, &error), verb, arguments))?;
     for note in &loaded.notes {
         printer.remark(&format!("note: {note}"));
     }
     user_warn(global, loaded.spec.user.as_str(), printer);
     Ok(loaded)
+}
+
+/// What the message of a file with a `federation` part names.
+const FEDERATED_COMMAND: &str = "borough federation job run FILE";
+
+/// A failure that names the verb on federated jobs, with this file.
+fn named_in(failure: Failure, verb: &str, arguments: &FileArguments) -> Failure {
+    let own = format!("borough federation job {verb} {}", arguments.words());
+    failure.with_lines(|line| line.contains(FEDERATED_COMMAND).then(|| line.replace(FEDERATED_COMMAND, &own)))
 }
 
 /// Says that the user of a job file counts, if the options name another one.
@@ -178,5 +198,15 @@ mod tests {
         assert_eq!(user_text("ann", "ann"), None);
         let text = user_text("ann", "bob").unwrap();
         assert_eq!(text, "note: the job is of user bob, as its file says, and not of ann");
+    }
+
+    #[test]
+    fn a_federated_file_leads_to_the_same_verb_on_federated_jobs() {
+        let file = FileArguments { file: "fed.yaml".into(), ext_str: Vec::new(), tla_str: Vec::new() };
+        let text = format!(
+            "fed.yaml:4:1: unknown field \"federation\": it runs in several cells: {FEDERATED_COMMAND}"
+        );
+        let failure = named_in(Failure::new(Code::Usage, text), "validate", &file);
+        assert!(failure.message().ends_with("borough federation job validate fed.yaml"), "{failure:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::command::confirm::{Intent, Unattended, confirm};
 use crate::command::list::NoRows;
 use crate::command::removed::labels_absent;
 use crate::exit::{Code, Failure};
-use crate::output::{JobView, Printer, PurgedView, labels_text, tally};
+use crate::output::{JobView, Printer, PurgedView, labels_text, tally, word};
 
 /// Forgets one ended job.
 pub(super) async fn purge(
@@ -24,8 +24,16 @@ pub(super) async fn purge(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let what = format!("forget job {job} with its history and output");
-    // Nobody is asked about a job that is not there.
-    client.job_get(job).await?;
+    // Nobody is asked about a job that is not there, or that runs.
+    let row = client.job_get(job).await?.job.unwrap_or_default();
+    if !is_over(&row) {
+        let state = word(row.state().as_str_name(), "JOB_STATE_");
+        return Err(Failure::new(
+            Code::Refused,
+            format!("job {job} is {state}; only a job that is over is forgotten"),
+        )
+        .with_hint(format!("borough job stop {job} && borough job purge {job}")));
+    }
     confirm(global, client, Intent::forget(&what), printer)?;
     let view = purged(client, job).await?;
     printer.one(&view, |view, _| view.text())?;

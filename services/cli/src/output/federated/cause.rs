@@ -9,8 +9,8 @@ use super::super::Foreign;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CellCauseView {
     cell: Foreign,
-    /// Empty: the gateway of the home does not serve the cell, or the cell does not answer.
-    words: Foreign,
+    /// Line by line; empty: the gateway of the home does not serve the cell, or the cell does not answer.
+    words: Vec<Foreign>,
     /// The command that asks the cell.
     command: String,
 }
@@ -18,7 +18,7 @@ pub(crate) struct CellCauseView {
 impl CellCauseView {
     pub(crate) fn new(cell: &str, job: &JobRef, words: String) -> Self {
         let command = format!("borough --cell {cell} why {job}");
-        Self { cell: cell.to_owned().into(), words: words.trim_end().to_owned().into(), command }
+        Self { cell: cell.to_owned().into(), words: words.lines().map(Foreign::from).collect(), command }
     }
 
     /// The command that asks the cell.
@@ -31,8 +31,7 @@ impl CellCauseView {
 pub(crate) fn causes_text(causes: &[CellCauseView]) -> String {
     let text = |cause: &CellCauseView| {
         let CellCauseView { cell, words, command } = cause;
-        let words = words.to_string();
-        match words.lines().collect::<Vec<_>>().as_slice() {
+        match words.as_slice() {
             [] => format!("{cell}: what keeps its tasks from being healthy: {command}\n"),
             lines => {
                 let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
