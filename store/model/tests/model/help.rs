@@ -108,7 +108,7 @@ const IN_WORDS: [&str; 43] = [
     "task.helpers",
     "task.helpers.deadline",
     "task.identities",
-    "task.identities.ttl",
+    "task.identities.audience",
     "task.secrets",
 ];
 /// Numbers and durations that may be absent altogether: nothing then limits what they limit.

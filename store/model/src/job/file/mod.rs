@@ -244,10 +244,11 @@ fn is_measured(path: &str) -> bool {
 /// The path in the file of a field of the spec. A field of the file has no unit in its name.
 fn file_path(reader: &FieldReader, path: &str) -> String {
     /// Fields of messages that are read by hand.
-    const RENAMED: [(&str, &str); 9] = [
+    const RENAMED: [(&str, &str); 10] = [
         ("deadline_ms", "deadline"),
         ("interval_ms", "interval"),
         ("timeout_ms", "timeout"),
+        ("ttl_ms", "ttl"),
         ("failures_max", "failures"),
         ("initial_grace_ms", "initial_grace"),
         ("preference", "prefer"),
