@@ -45,8 +45,6 @@ pub struct DisruptionBudget {
     proven: Option<u32>,
     /// When its rollout began, if the job is a daemon job: it does not wait for a task without room on its node.
     daemon_since_ms: Option<i64>,
-    /// Whether a version is taken back: a task that was never placed has nothing to do with that.
-    reverts: bool,
     /// When nobody waits any more for what surges and has no node (milliseconds since 1970).
     surge_due_ms: i64,
 }
@@ -89,7 +87,6 @@ impl DisruptionBudget {
         let surge_wanted = if away_max == 0 && surge == 0 { surge_wanted } else { 0 };
         let daemon = row.rollout.as_deref().filter(|_| spec.kind == JobKind::Daemon);
         let daemon_since_ms = daemon.map(|rollout| rollout.begun_ms);
-        let reverts = rollout.is_some_and(|rollout| rollout.state.is_open() && rollout.reverts.is_some());
         let deadline_ms = spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS);
         let surge_due_ms = row.changed_ms.saturating_add_unsigned(deadline_ms);
         Self {
@@ -102,7 +99,6 @@ impl DisruptionBudget {
             rolling,
             proven,
             daemon_since_ms,
-            reverts,
             surge_due_ms,
         }
     }
@@ -120,7 +116,8 @@ impl DisruptionBudget {
     /// What a task with a row is for the budget. A task of the owner has an index below the count.
     pub fn presence(&self, task: &TaskRow, now_ms: i64) -> TaskPresence {
         let is_new = self.rolling.is_some_and(|rolling| task.spec_version >= rolling.version);
-        let unplaced = if self.counts_unplaced() { TaskPresence::Away } else { TaskPresence::Exempt };
+        let unplaced =
+            if self.cause == DisruptionCause::Rollout { TaskPresence::Away } else { TaskPresence::Exempt };
         match task.state {
             _ if is_aside(task, self.daemon_since_ms) => TaskPresence::Present,
             // It ended because the job had been smaller, and begins again.
@@ -138,11 +135,6 @@ impl DisruptionBudget {
             }
             _ => TaskPresence::Away,
         }
-    }
-
-    /// Whether a task that was never placed uses budget.
-    fn counts_unplaced(&self) -> bool {
-        self.cause == DisruptionCause::Rollout && !self.reverts
     }
 
     /// Whether healthy attempts must be seen too: those of a rollout's version may be away for the budget.
@@ -271,7 +263,7 @@ impl BudgetUse {
         let mut used = Self::default();
         rows.into_iter().for_each(|row| used.visit(budget, row, now_ms));
         // A task without a row was never placed.
-        if budget.counts_unplaced() {
+        if budget.cause == DisruptionCause::Rollout {
             used.away = used.away.saturating_add(budget.count.saturating_sub(used.known));
         }
         used

@@ -115,8 +115,12 @@ impl RolloutRules {
 
     /// As [`is_aside`], for the rollout of the job.
     fn is_aside(&self, task: &TaskRow) -> bool {
-        let is_untried = self.reverts && task.state == TaskState::Pending && task.spec_version == 0;
-        is_untried || is_aside(task, self.daemon_since_ms)
+        is_aside(task, self.daemon_since_ms)
+    }
+
+    /// Whether the version that is taken back was never tried on the task: the way back does not wait for it.
+    fn is_untried(&self, task: &TaskRow) -> bool {
+        self.reverts && task.state == TaskState::Pending && task.spec_version == 0
     }
 
     /// How many healthy attempts may be ended while so many tasks are available.
@@ -233,6 +237,7 @@ impl RolloutView {
                 self.settled = self.settled.saturating_add(owned);
                 self.available = self.available.saturating_add(owned);
             }
+            _ if rules.is_untried(task) => self.settled = self.settled.saturating_add(owned),
             // It ended because the job had been smaller, and begins again.
             TaskState::Dead => {}
             _ if matches!(fit, AttemptFit::Kept | AttemptFit::Larger) => self.visit_kept(fit, owned),
@@ -274,8 +279,8 @@ impl RolloutView {
         }
     }
 
-    /// An attempt of a daemon job that goes on although it has an earlier version. Its node has no other one, so it does
-    /// not use budget either.
+    /// An attempt of a daemon job that goes on although it has an earlier version. Its node gets no other one, so it uses
+    /// no budget either.
     fn visit_kept(&mut self, fit: AttemptFit, owned: u32) {
         self.available = self.available.saturating_add(owned);
         if fit == AttemptFit::Larger {
@@ -382,9 +387,7 @@ impl RolloutView {
         }
         if rules.reverts {
             // Those without a row were never placed.
-            let untried = rules.count.saturating_sub(self.known);
-            self.settled = self.settled.saturating_add(untried);
-            self.available = self.available.saturating_add(untried);
+            self.settled = self.settled.saturating_add(rules.count.saturating_sub(self.known));
         }
         if !self.adopting.is_empty() {
             return RolloutStep::Adopt(std::mem::take(&mut self.adopting));

@@ -128,14 +128,8 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     if word == "scale" {
         return Some(scale_command(rest)).filter(|_| matches!(noun, "" | "job"));
     }
-    // `system gc` and `system prune` take nothing that this program needs.
-    if matches!(word, "gc" | "system") && matches!(noun, "" | "job") {
-        return Some("job purge --all-ended".to_owned());
-    }
-    // `job why`, as `federation job why` is one.
-    if word == "why" && matches!(noun, "job" | "task" | "rollout") {
-        let names: Vec<&str> = rest.iter().map(String::as_str).collect();
-        return Some(with_needed("why", &names, if noun == "task" { "JOB/INDEX" } else { "JOB" }));
+    if let Some(command) = plain_verb(noun, word, rest) {
+        return Some(command);
     }
     let shown = log_options(word, rest);
     // Options of another program, such as the `-f` of `apply -f web.yaml`.
@@ -194,6 +188,20 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     let command = command.trim_end_matches(" --follow");
     let shown = if command == "job logs" && shown.contains("--follow") { " --follow" } else { "" };
     Some(with_needed(&format!("{command}{shown}"), &rest, needed))
+}
+
+/// Verbs whose words stay as they are, or are not needed.
+fn plain_verb(noun: &str, word: &str, rest: &[String]) -> Option<String> {
+    // `system gc` and `system prune` take nothing that this program needs.
+    if matches!(word, "gc" | "system") && matches!(noun, "" | "job") {
+        return Some("job purge --all-ended".to_owned());
+    }
+    // `job why`, as `federation job why` is one.
+    let is_why = word == "why" && matches!(noun, "job" | "task" | "rollout");
+    is_why.then(|| {
+        let names: Vec<&str> = rest.iter().map(String::as_str).collect();
+        with_needed("why", &names, if noun == "task" { "JOB/INDEX" } else { "JOB" })
+    })
 }
 
 /// Options that say to how many tasks a job is scaled.

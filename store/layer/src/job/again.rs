@@ -1,18 +1,18 @@
 //! Begins tasks again that were over for good.
 
 use borough_kv::Transaction;
-use borough_model::TaskId;
+use borough_model::Delta;
 use borough_model::disruption::RECHECKED_MAX;
 use borough_model::job::{JobEvent, JobKind, JobRow, JobSpec, JobState};
-use borough_model::task::{TaskEvent, TaskRow, TaskState, Verdict};
+use borough_model::task::{TaskEvent, TaskRow, TaskState, Transition, Verdict, task_transition};
 
 use super::change::job_event;
 use super::read::job_specs_held;
 use super::update::rows_charged;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
+use crate::keys::{self, TaskKey};
 use crate::quota::{ChargeBasis, QuotaUsed, overflow, quota_charge};
-use crate::task::TaskBook;
 
 /// Begins the tasks of a service again that have failed for good: it has another version now. If its quota has no room
 /// for them, they stay as they are. Of a job with more than 1,024 tasks they do too: reading all rows would cost more
@@ -52,26 +52,29 @@ pub(crate) async fn tasks_revive(
     let sum = tasks.iter().try_fold(QuotaUsed::default(), |sum, task| sum.plus(&share(task)));
     let sum = sum.map_err(|error| overflow(&error))?;
     quota_charge(tx, changes.space(), row, &sum, changes.at_ms()).await?;
-    let ids = tasks.iter().map(|task| task.id);
-    let mut book = TaskBook::read(tx, changes.space(), ids.clone()).await?;
     let ended = |verdict| {
         let ended = tasks.iter().filter(|task| is_over(task, verdict)).count();
         u32::try_from(ended).unwrap_or(u32::MAX)
     };
     let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
-    for task in ids {
-        revived(&mut book, task, changes.at_ms())?;
+    for task in tasks {
+        revive(tx, changes, task).await?;
     }
-    book.write(tx, changes).await?;
     job_event(tx, changes, row, &JobEvent::TasksRevived { succeeded, failed })
 }
 
-/// A task that was read as over is so in its transaction: the charge would have no owner otherwise.
-fn revived(book: &mut TaskBook, task: TaskId, now_ms: i64) -> StoreResult<()> {
-    match book.apply(task, &TaskEvent::Revived, now_ms)? {
-        Ok(true) => Ok(()),
-        refused => Err(StoreError::refused(format!("task {task} cannot begin again: {refused:?}"))),
-    }
+/// Begins a task again. It has no node, so no row but its own changes. One that was read as over is so in its
+/// transaction: the charge would have no owner otherwise.
+async fn revive(tx: &Transaction, changes: &mut ChangeSet, read: &TaskRow) -> StoreResult<()> {
+    let key = TaskKey::of(read.id);
+    let row = keys::read(tx, changes.space(), &key).await?.filter(|row| row == read);
+    let row = row.ok_or_else(|| StoreError::refused(format!("task {} has changed; try again", read.id)))?;
+    let revived = task_transition(&row, &TaskEvent::Revived, changes.at_ms());
+    let Transition { row, .. } = revived
+        .map_err(|refused| StoreError::refused(format!("task {} cannot begin again: {refused}", read.id)))?;
+    keys::write(tx, changes.space(), &key, &row)?;
+    changes.push(Delta::Task { row });
+    Ok(())
 }
 
 fn is_over(task: &TaskRow, verdict: Verdict) -> bool {

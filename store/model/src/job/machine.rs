@@ -199,8 +199,7 @@ pub fn job_transition(
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksRevived { succeeded, failed } => {
             job_alive(row)?;
-            next.succeeded = next.succeeded.saturating_sub(*succeeded);
-            next.failed = next.failed.saturating_sub(*failed);
+            tasks_revived(&mut next, *succeeded, *failed);
         }
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,
     }
@@ -252,6 +251,11 @@ fn tasks_gone(state: JobState) -> Result<JobState, JobRefused> {
         JobState::Ended { outcome } => Ok(JobState::Ended { outcome }),
         JobState::Waiting | JobState::Running => Err(JobRefused::NotStopping(state)),
     }
+}
+
+fn tasks_revived(next: &mut JobRow, succeeded: u32, failed: u32) {
+    next.succeeded = next.succeeded.saturating_sub(succeeded);
+    next.failed = next.failed.saturating_sub(failed);
 }
 
 fn task_ended(next: &mut JobRow, end: TaskEnd) {

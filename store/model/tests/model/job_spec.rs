@@ -439,7 +439,7 @@ fn a_diff_names_every_field_that_differs_and_no_other() {
         changes,
         [
             change("count", Some(json!(1)), json!(7)),
-            change("task.command[1]", None, json!("-v")),
+            change("task.command", Some(json!(["/bin/serve"])), json!(["/bin/serve", "-v"])),
             change("task.resources.memory_bytes", Some(json!(64 << 20)), json!(1 << 30)),
             change("lost_after_ms", None, json!(1000)),
             change("labels[\"a.b\"]", None, json!("c")),

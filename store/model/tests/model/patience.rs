@@ -1,5 +1,6 @@
 //! What a rollout and a move wait for, and what they do not wait for.
 
+use borough_model::Incarnation;
 use borough_model::daemon::NodeFit;
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause};
 use borough_model::job::{JobKind, JobMoves, JobRow, JobSpec, RestartMode, RestartSpec, Rollout, UpdateSpec};
@@ -7,7 +8,7 @@ use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView}
 use borough_model::task::machine::TaskRules;
 use borough_model::task::{TaskRow, TaskState};
 
-use crate::rollout::{DEADLINE_MS, begun, job, replaced, set, step, task};
+use crate::rollout::{DEADLINE_MS, begun, job, set, step, task};
 use crate::sample::NOW;
 
 const DEADLINE: i64 = DEADLINE_MS.cast_signed();
@@ -67,17 +68,16 @@ fn a_way_back_waits_for_no_task_that_was_never_placed() {
     let failed = begun(&row);
     let back = Rollout::revert(&failed, None, "controller", NOW);
     let back = set(&JobRow { spec_version: back.version, ..failed.clone() }, back);
-    // Task 2 has no row, and the budget is not its own.
-    let left = |row: &JobRow, tasks: &[TaskRow]| {
-        let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Rollout);
-        BudgetUse::of_rows(&budget, tasks, NOW).left(&budget, NOW)
-    };
-    let tasks = [healthy(0, 1), healthy(1, 1)];
-    assert_eq!((left(&failed, &tasks), left(&back, &tasks)), (0, 1));
-    assert_eq!(step(&failed, &spec, &tasks, NOW), RolloutStep::Wait { due_ms: Some(NOW + DEADLINE) });
-    assert_eq!(replaced(step(&back, &spec, &tasks, NOW)), [0]);
-    let now = [healthy(0, back.spec_version), healthy(1, back.spec_version)];
-    assert_eq!(step(&back, &spec, &now, NOW), RolloutStep::Done { skipped: 0 });
+    // Task 2 has no row.
+    let of = |version| [healthy(0, version), healthy(1, version)];
+    let waits = RolloutStep::Wait { due_ms: Some(NOW + DEADLINE) };
+    assert_eq!(step(&failed, &spec, &of(1), NOW), waits, "it uses the budget");
+    assert_eq!(step(&back, &spec, &of(1), NOW), waits, "also of a way back");
+    assert_eq!(step(&failed, &spec, &of(failed.spec_version), NOW), waits);
+    assert_eq!(step(&back, &spec, &of(back.spec_version), NOW), RolloutStep::Done { skipped: 0 });
+    let waiting = TaskRow { incarnation: Incarnation(0), ..task(2, 0, TaskState::Pending, None) };
+    let [first, second] = of(back.spec_version);
+    assert_eq!(step(&back, &spec, &[first, second, waiting], NOW), RolloutStep::Done { skipped: 0 });
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn no_row_grows_unnoticed() {
         ("PortAssignment", size_of::<PortAssignment>(), 32),
         ("TaskRow", size_of::<TaskRow>(), 328),
         ("JobRow", size_of::<JobRow>(), 160),
-        ("JobSpec", size_of::<JobSpec>(), 936),
+        ("JobSpec", size_of::<JobSpec>(), 984),
         ("NodeRow", size_of::<NodeRow>(), 384),
         ("NodeAlloc", size_of::<NodeAlloc>(), 192),
         ("NodeLoad", size_of::<NodeLoad>(), 64),
