@@ -213,10 +213,7 @@ impl RolloutView {
         }
         self.known = self.known.saturating_add(u32::from(task.id.index < rules.count));
         if rules.canaries > 0 && task.id.index < rules.count {
-            // It keeps its version. While it is away, what surges may stand in for it.
-            let holds_none_up = task.is_healthy() || task.keeps_failing() || rules.is_aside(task);
-            self.available = self.available.saturating_add(u32::from(holds_none_up));
-            return;
+            return self.visit_beside_canaries(task, rules);
         }
         let resize = resize_next(task, fit.resize_wish(), rules.version, now_ms);
         // Nobody knows what is in force in an attempt whose resize has come to nothing.
@@ -279,8 +276,15 @@ impl RolloutView {
         }
     }
 
-    /// An attempt of a daemon job that goes on although it has an earlier version. Its node gets no other one, so it uses
-    /// no budget either.
+    /// A task of the owner while canaries try the version. It keeps its own. While it is away, what surges may stand in
+    /// for it.
+    fn visit_beside_canaries(&mut self, task: &TaskRow, rules: &RolloutRules) {
+        let holds_none_up = task.is_healthy() || task.keeps_failing() || rules.is_aside(task);
+        self.available = self.available.saturating_add(u32::from(holds_none_up));
+    }
+
+    /// An attempt of a daemon job that goes on although it has an earlier version. Its node gets no other one, so it
+    /// uses no budget either.
     fn visit_kept(&mut self, fit: AttemptFit, owned: u32) {
         self.available = self.available.saturating_add(owned);
         if fit == AttemptFit::Larger {

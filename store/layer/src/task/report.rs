@@ -78,8 +78,8 @@ pub enum ReportAnswer {
     Refused(TransitionRefused),
 }
 
-/// The events that bring `row` to the state that `node` reports, in order. `spec` is that of the attempt. `rules` say what
-/// follows its end.
+/// The events that bring `row` to the state that `node` reports, in order. `spec` is that of the attempt, and `rules`
+/// say what follows its end.
 pub(super) fn report_events(
     report: &TaskReport,
     row: &TaskRow,

@@ -198,8 +198,7 @@ pub fn job_transition(
         JobEvent::MembersSet { members } => next.alloc = Some(members_set(row, members)?),
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksRevived { succeeded, failed } => {
-            job_alive(row)?;
-            tasks_revived(&mut next, *succeeded, *failed);
+            tasks_revived(row, &mut next, *succeeded, *failed)?;
         }
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,
     }
@@ -253,9 +252,11 @@ fn tasks_gone(state: JobState) -> Result<JobState, JobRefused> {
     }
 }
 
-fn tasks_revived(next: &mut JobRow, succeeded: u32, failed: u32) {
+fn tasks_revived(row: &JobRow, next: &mut JobRow, succeeded: u32, failed: u32) -> Result<(), JobRefused> {
+    job_alive(row)?;
     next.succeeded = next.succeeded.saturating_sub(succeeded);
     next.failed = next.failed.saturating_sub(failed);
+    Ok(())
 }
 
 fn task_ended(next: &mut JobRow, end: TaskEnd) {
