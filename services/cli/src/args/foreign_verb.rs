@@ -128,8 +128,12 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     if word == "scale" {
         return Some(scale_command(rest)).filter(|_| matches!(noun, "" | "job"));
     }
-    if let Some(command) = plain_verb(noun, word, rest) {
-        return Some(command);
+    // `system gc` and `system prune` take nothing that this program needs.
+    if matches!(word, "gc" | "system") && matches!(noun, "" | "job") {
+        return Some("job purge --all-ended".to_owned());
+    }
+    if word == "why" {
+        return why_command(noun, rest);
     }
     let shown = log_options(word, rest);
     // Options of another program, such as the `-f` of `apply -f web.yaml`.
@@ -190,18 +194,11 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     Some(with_needed(&format!("{command}{shown}"), &rest, needed))
 }
 
-/// Verbs whose words stay as they are, or are not needed.
-fn plain_verb(noun: &str, word: &str, rest: &[String]) -> Option<String> {
-    // `system gc` and `system prune` take nothing that this program needs.
-    if matches!(word, "gc" | "system") && matches!(noun, "" | "job") {
-        return Some("job purge --all-ended".to_owned());
-    }
-    // `job why`, as `federation job why` is one.
-    let is_why = word == "why" && matches!(noun, "job" | "task" | "rollout");
-    is_why.then(|| {
-        let names: Vec<&str> = rest.iter().map(String::as_str).collect();
-        with_needed("why", &names, if noun == "task" { "JOB/INDEX" } else { "JOB" })
-    })
+/// `why` below a noun, as `federation job why` is a verb.
+fn why_command(noun: &str, rest: &[String]) -> Option<String> {
+    let names: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let needed = if noun == "task" { "JOB/INDEX" } else { "JOB" };
+    matches!(noun, "job" | "task" | "rollout").then(|| with_needed("why", &names, needed))
 }
 
 /// Options that say to how many tasks a job is scaled.

@@ -123,8 +123,8 @@ impl TypedOptions {
         let has_place = PLACES.iter().any(|place| has(place));
         let is_missing = |option: &&TypedOption| {
             let is_double = has(option.name) || (has_place && PLACES.contains(&option.name));
-            // The home of a federation is no cell of its members.
-            let is_other = asks_home && option.name == "--cell";
+            // The home of a federation is no cell of its members, and a list of cells is of all.
+            let is_other = (asks_home || padded.starts_with("cell list ")) && option.name == "--cell";
             !is_double && !is_other && (!is_dev || option.name == "--dir")
         };
         let missing = self.options.iter().filter(is_missing);

@@ -67,7 +67,7 @@ impl KnownVersions {
     pub(super) fn original(&self, version: u32) -> Option<u32> {
         let spec = self.spec(version)?;
         let earlier = self.0.iter().filter(|(known, _)| *known < version);
-        earlier.filter(|(_, known)| known == spec).last().map(|(known, _)| *known)
+        earlier.filter(|(_, known)| known == spec).next_back().map(|(known, _)| *known)
     }
 
     /// What changes if `version` comes back, a line per field; empty if that is not known.
