@@ -46,6 +46,13 @@ pub(crate) struct Starter {
     pub events: mpsc::UnboundedSender<Event>,
 }
 
+/// What an attempt begins with.
+struct PreparedAttempt {
+    spec: Spec,
+    /// Names and contents of files for its directory.
+    files: Vec<(String, Vec<u8>)>,
+}
+
 impl Starter {
     /// Makes the attempt's directory and starts its shim Reports its end as
     /// [`Event::ShimEnded`].
@@ -77,7 +84,7 @@ impl Starter {
         let alloc_work = alloc_of(assignment).map(|alloc| self.state.work(&alloc));
         let placed = PlacedTask { cpus: &cpus, work: &work, alloc_work: alloc_work.as_deref(), user };
         let (spec, files) = match self.prepare(id, assignment, placed) {
-            Ok((spec, files)) => (Ok(spec), files),
+            Ok(PreparedAttempt { spec, files }) => (Ok(spec), files),
             Err(problem) => (Err(problem), Vec::new()),
         };
         // An existing directory was made by an agent that died before its shim had written anything.
@@ -112,10 +119,10 @@ impl Starter {
         id: &AttemptId,
         assignment: &v1::Assignment,
         placed: PlacedTask<'_>,
-    ) -> Result<(Spec, Vec<(String, Vec<u8>)>), String> {
+    ) -> Result<PreparedAttempt, String> {
         let mut spec = shim_spec(id, assignment, &self.context, placed)?;
         let Some(task) = assignment.spec.as_ref().filter(|task| !task.secrets.is_empty()) else {
-            return Ok((spec, Vec::new()));
+            return Ok(PreparedAttempt { spec, files: Vec::new() });
         };
         let directory = self.context.secrets.as_deref();
         let directory =
@@ -124,7 +131,7 @@ impl Starter {
             |place: &str| secret_read(directory, &assignment.user, place).map_err(|error| error.to_string());
         let secrets = secrets_resolve(task, &self.context.node, read)?;
         secrets_add(&mut spec, &secrets);
-        Ok((spec, secrets.files))
+        Ok(PreparedAttempt { spec, files: secrets.files })
     }
 
     /// Replaces the tokens of an attempt that runs.

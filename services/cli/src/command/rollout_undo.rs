@@ -66,8 +66,8 @@ impl KnownVersions {
     /// The version of which `version` is a copy: the first one that says the same. Those between are copies too.
     pub(super) fn original(&self, version: u32) -> Option<u32> {
         let spec = self.spec(version)?;
-        let earlier = self.0.iter().filter(|(known, _)| *known < version);
-        earlier.filter(|(_, known)| known == spec).next_back().map(|(known, _)| *known)
+        let mut earlier = self.0.iter().filter(|(known, _)| *known < version);
+        earlier.rfind(|(_, known)| known == spec).map(|(known, _)| *known)
     }
 
     /// What changes if `version` comes back, a line per field; empty if that is not known.

@@ -332,15 +332,16 @@ where
     Sample { name, bytes, again }
 }
 
+/// A job for each way to end.
+fn outcomes() -> Vec<JobRow> {
+    let outcomes =
+        [JobOutcome::Succeeded, JobOutcome::Failed, JobOutcome::Stopped, JobOutcome::DependencyFailed];
+    outcomes.map(|outcome| job_row(JobState::Ended { outcome })).to_vec()
+}
+
 fn samples() -> Vec<Sample> {
-    let over = |outcome| job_row(JobState::Ended { outcome });
     let bands = vec![Band::BestEffort, Band::Batch, Band::Production, Band::Monitoring];
-    let outcomes = vec![
-        over(JobOutcome::Succeeded),
-        over(JobOutcome::Failed),
-        over(JobOutcome::Stopped),
-        over(JobOutcome::DependencyFailed),
-    ];
+    let outcomes = outcomes();
     let probes = vec![Probe::Tcp { port: name("http") }, Probe::Command { command: vec!["x".to_owned()] }];
     let gang = gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000);
     let session =
