@@ -50,7 +50,8 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     assert!(tries_for(&warned) <= 45, "no longer than it waits: {warned}");
     let end = format!(
         "tester/waits: 0/1 healthy, 1 pending; the wait ended after 45s; no gateway answers at {address} (Connection \
-         refused); the job goes on\nhint: borough job status tester/waits\n"
+         refused); the job goes on\nhint: borough --gateway {address} --token-file {token} --cell alpha job status \
+         tester/waits\n"
     );
     assert!(warned.ends_with(&end), "{warned}");
 
@@ -119,7 +120,8 @@ async fn a_wait_that_ends_soon_after_the_gateway_has_gone_blames_the_gateway() {
     let (_, warned) = waits.ended_with(5).await;
     let end = format!(
         "error: tester/waits: 0/1 healthy, 1 pending; the wait ended after 8s; no gateway answers at {address} \
-         (Connection refused); the job goes on\nhint: borough job status tester/waits\n"
+         (Connection refused); the job goes on\nhint: borough --gateway {address} --token-file {token} --cell alpha job status \
+         tester/waits\n"
     );
     assert!(warned.ends_with(&end), "{warned}");
     cell.borough(&["job", "stop", "waits"]).await.ended(0);
@@ -184,7 +186,7 @@ async fn a_drain_goes_on_without_the_gateway_that_its_wait_has_asked() {
     let (_, warned) = drain.ended_with(5).await;
     let end = format!(
         "error: no gateway answers at {address} (Connection refused); the drain goes on\nhint: to wait for it again: \
-         borough node drain alpha-1\n"
+         borough --gateway {address} --token-file {token} --cell alpha node drain alpha-1\n"
     );
     assert!(warned.ends_with(&end), "{warned}");
     cell.borough(&["node", "list"]).await.ended(0).prints("draining");

@@ -37,7 +37,7 @@ async fn a_second_cell_is_refused_and_the_first_unharmed() {
     cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
     let printed = refused(&cell).await;
     let pid = cell.control().pid;
-    assert!(printed.contains("`borough dev`") && printed.contains(&pid.to_string()), "{printed}");
+    assert!(printed.contains(" dev`; stop it") && printed.contains(&pid.to_string()), "{printed}");
     cell.run("more.yaml", "name: more\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
     let jobs = cell.client().job_list(&JobFilter::default()).await.unwrap();
     assert_eq!(jobs.len(), 2);
@@ -163,7 +163,7 @@ async fn nodes_that_a_later_start_leaves_out_are_named_until_they_are_removed() 
     until("what is said", || async {
         let log = said(&cell);
         let named = log.contains("nodes of an earlier start without an agent now: alpha-2, alpha-3; ");
-        (named && log.contains("borough node remove alpha-2 alpha-3; ")).then_some(())
+        (named && log.contains(" node remove alpha-2 alpha-3; ")).then_some(())
     })
     .await;
     // What it names works.
@@ -206,7 +206,7 @@ async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
     if !is_fdb() {
         fs::remove_dir_all(cell.root().join("store")).unwrap();
         let printed = refused(&cell).await;
-        assert!(printed.contains("is gone") && printed.contains("borough dev --remove"), "{printed}");
+        assert!(printed.contains("is gone") && printed.contains(" dev --remove"), "{printed}");
         assert!(!cell.root().join("store").exists() && task.alive(), "{printed}");
     }
     let root = cell.root();

@@ -144,15 +144,7 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         at += 1;
         at > options_end || !word.starts_with('-')
     });
-    // `deployment/web` of kubectl is the job `web`.
-    for word in &mut rest {
-        if let Some((kind, name)) = word.split_once('/')
-            && noun_of(kind).is_some()
-            && !is_number(name)
-        {
-            *word = name;
-        }
-    }
+    names_plain(&mut rest);
     if let Some(command) = context_verb(noun, word, &rest) {
         return Some(command);
     }
@@ -199,6 +191,18 @@ fn why_command(noun: &str, rest: &[String]) -> Option<String> {
     let names: Vec<&str> = rest.iter().map(String::as_str).collect();
     let needed = if noun == "task" { "JOB/INDEX" } else { "JOB" };
     matches!(noun, "job" | "task" | "rollout").then(|| with_needed("why", &names, needed))
+}
+
+/// `deployment/web` of kubectl is the job `web`.
+fn names_plain(words: &mut [&str]) {
+    for word in words {
+        if let Some((kind, name)) = word.split_once('/')
+            && noun_of(kind).is_some()
+            && !is_number(name)
+        {
+            *word = name;
+        }
+    }
 }
 
 /// Options that say to how many tasks a job is scaled.

@@ -197,9 +197,7 @@ pub fn job_transition(
         }
         JobEvent::MembersSet { members } => next.alloc = Some(members_set(row, members)?),
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
-        JobEvent::TasksRevived { succeeded, failed } => {
-            tasks_revived(row, &mut next, *succeeded, *failed)?;
-        }
+        JobEvent::TasksRevived { succeeded, failed } => tasks_revived(&mut next, *succeeded, *failed)?,
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,
     }
     Ok(job_changed(row, next, request, now_ms))
@@ -252,8 +250,8 @@ fn tasks_gone(state: JobState) -> Result<JobState, JobRefused> {
     }
 }
 
-fn tasks_revived(row: &JobRow, next: &mut JobRow, succeeded: u32, failed: u32) -> Result<(), JobRefused> {
-    job_alive(row)?;
+fn tasks_revived(next: &mut JobRow, succeeded: u32, failed: u32) -> Result<(), JobRefused> {
+    job_alive(next)?;
     next.succeeded = next.succeeded.saturating_sub(succeeded);
     next.failed = next.failed.saturating_sub(failed);
     Ok(())

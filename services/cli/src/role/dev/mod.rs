@@ -393,7 +393,7 @@ fn store_gone(root: &Path) -> Failure {
         root.display()
     );
     Failure::new(Code::StoreFailed, text).with_hint(
-        "nothing was touched; restore the store, or end what runs and begin again: borough dev --remove, with the same --dir",
+        "nothing was touched; restore the store, or end what runs and begin again: borough dev --remove",
     )
 }
 

@@ -72,8 +72,9 @@ impl From<&JobSpec> for TaskRules {
 
 impl TaskRules {
     /// The rules for an attempt with this spec, which is that of `version`. Until a rollout of a service is over, it
-    /// decides how many failures are too many, and none is for good. Otherwise a version that fails would end task after
-    /// task, and nothing were left for the way back. An attempt of the new version that ends by itself has failed.
+    /// decides how many failures are too many, and none is for good. Otherwise a version that fails would end task
+    /// after task, and nothing were left for the way back. An attempt of the new version that ends by itself has
+    /// failed.
     pub fn of_attempt(spec: &JobSpec, version: u32, job: &JobRow) -> Self {
         let rules = Self::from(spec);
         let open = job.rollout.as_deref().filter(|rollout| rollout.state.is_open());
