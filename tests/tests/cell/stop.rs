@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use borough_kv::exercise::not_exercised;
 use borough_proto::v1::{EndReason, Task};
 use borough_tests::{TestCell, is_up, options, until};
 use rustix::process::Signal;
@@ -49,9 +50,20 @@ impl StoppedSystem {
     }
 }
 
+/// Whether this process was started so that it outlives its terminal. What it starts then does too.
+fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 1
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_specify() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    let hangup = (!hangups_are_ignored()).then_some(Signal::HUP);
+    if hangup.is_none() {
+        not_exercised("SIGHUP of a cell", "this run was started with nohup, and so is the cell");
+    }
+    for signal in [Signal::INT, Signal::TERM].into_iter().chain(hangup) {
         let mut system = StoppedSystem::new("exit 0", "1m", &[]).await;
         system.signal(signal);
         let task = system.next().await;
