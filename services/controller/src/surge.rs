@@ -75,7 +75,7 @@ mod tests {
         let row = job_new(JOB, &spec, RequestId(1), 0);
         let row = Arc::new(JobRow { state: JobState::Running, count: 3, moves, ..row });
         let mut state = MirrorState::default();
-        state.list(Listed::Row(Box::new(Delta::Job { row: Arc::clone(&row).into(), spec: None })));
+        state.list(Listed::Row(Box::new(Delta::Job { row: Arc::clone(&row), spec: None })));
         state.list(Listed::Spec { job: JOB, version: row.spec_version, spec: Box::new(spec) });
         for row in tasks {
             state.list(Listed::Row(Box::new(Delta::Task { row })));
