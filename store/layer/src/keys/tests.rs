@@ -158,8 +158,7 @@ fn prefixes_hold_exactly_their_keys() {
 #[test]
 fn bytes_are_golden() {
     use super::table::*;
-    let cell = space("alpha");
-    let mut lines = String::new();
+    let (cell, mut lines) = (space("alpha"), String::new());
     let mut line = |kind: KeyKind, bytes: &[u8]| {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         lines.push_str(&format!("{:>3} {:<16} {hex}\n", kind.code(), kind.name()));
