@@ -34,7 +34,7 @@ pub struct ConnectionArguments {
     #[arg(long = "web-origin", value_name = "ORIGIN")]
     pub web_origins: Vec<WebOrigin>,
     /// Say in identities of tasks that the HTTP of the cells' gateways is reached at this URL, such as
-    /// `https://cells.example.com`; the same for all gateways of a cell [default: https://borough.internal]
+    /// `https://cells.example.com`; the same for all gateways of a cell [default: `https://borough.internal`]
     #[arg(long, value_name = "URL")]
     pub identity_url: Option<IdentityUrl>,
 }
