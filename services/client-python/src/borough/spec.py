@@ -214,9 +214,10 @@ def job(
     if is_daemon:
         checks.require(count is None, "count", count, "none in a daemon job: each node that matches has one task")
     named_ports = ports_read(checks, ports)
+    environment_read = checks.environment("task.environment", environment or {})
     task = TaskSpec(
         command=() if job_kind is JobKind.ALLOC_SET and not command else tuple(checks.command("task.command", command)),
-        environment=checks.environment("task.environment", environment or {}),
+        environment=environment_read,
         working_directory=directory(checks, working_directory),
         resources=resources(checks, cpu, memory, disk, devices or {}),
         ports=named_ports,
@@ -229,7 +230,7 @@ def job(
         weight=checks.whole("task.weight", weight, 1, 255),
         helpers=helpers_read(checks, helpers),
         identities=identities_read(checks, identities),
-        secrets=secrets_read(checks, secrets, set(environment or {})),
+        secrets=secrets_read(checks, secrets, set(environment_read)),
     )
     known = variables(named_ports) | set(task.environment)
     known |= {secret.name for secret in task.secrets if secret.form is SecretForm.FILE}
