@@ -127,9 +127,12 @@ impl CellContext {
     ) -> Arc<Self> {
         let CellConnection { space, name, db, mirror, identity_url } = connection;
         let clock = mirror.clock();
-        let (of_db, of_space) = (db.clone(), space.clone());
-        let (time, of_machine) = (Arc::clone(&clock), Arc::clone(&machine));
-        let store = WorkloadStore { db: of_db, space: of_space, clock: time, machine: of_machine };
+        let store = WorkloadStore {
+            db: db.clone(),
+            space: space.clone(),
+            clock: Arc::clone(&clock),
+            machine: Arc::clone(&machine),
+        };
         let workload = WorkloadIssuer::new(&identity_url, &name, store);
         let session_metrics = SessionMetrics::default();
         let context = WriterContext {
@@ -169,10 +172,15 @@ impl CellContext {
             audit: AuditQueue::default(),
             workload,
         });
-        let follower = Arc::clone(&cell);
-        let cancelled = cancelled.clone();
-        let (herald, measurer, indexer) = (Arc::clone(&cell), Arc::clone(&cell), Arc::clone(&cell));
-        let (grants, audited) = (Arc::clone(&cell), Arc::clone(&cell));
+        cell.follow(cancelled.clone());
+        cell
+    }
+
+    /// Starts what follows the cell in the background until `cancelled`.
+    fn follow(self: &Arc<Self>, cancelled: CancellationToken) {
+        let follower = Arc::clone(self);
+        let (herald, measurer, indexer) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
+        let (grants, audited) = (Arc::clone(self), Arc::clone(self));
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
@@ -184,7 +192,6 @@ impl CellContext {
                 () = cancelled.cancelled() => {}
             }
         });
-        cell
     }
 
     /// The change that a caller's mutation is recorded under.

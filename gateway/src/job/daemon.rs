@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use borough_model::daemon::{DaemonRules, DaemonView};
+use borough_model::daemon::{DaemonRules, DaemonView, NodeFit};
 use borough_model::job::JobKind;
 use borough_model::{JobId, JobSpec, TaskId, TaskRow};
 use borough_proto::v1;
@@ -75,6 +75,10 @@ pub(super) fn nodes_planned(state: &MirrorState, spec: &JobSpec) -> PlannedNodes
 
 /// That no node matches a daemon job, if it is one.
 pub(super) fn daemon_warning(state: &MirrorState, spec: &JobSpec) -> Option<String> {
-    let planned = (spec.kind == JobKind::Daemon).then(|| nodes_planned(state, spec))?;
-    (!planned.serves && planned.rows.is_empty()).then(|| NONE_MATCHES.to_owned())
+    let rules = (spec.kind == JobKind::Daemon).then(|| DaemonRules::of(spec, spec.priority))?;
+    // Nearly always some node does, and the first that does is enough.
+    if state.nodes().values().any(|node| rules.fit(node) == NodeFit::Served) {
+        return None;
+    }
+    (!nodes_planned(state, spec).serves).then(|| NONE_MATCHES.to_owned())
 }

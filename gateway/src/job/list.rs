@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState};
-use borough_model::rollout::{AttemptFit, AttemptFits, RolloutProgress, TaskProgress, waits_for_node};
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutProgress, TaskProgress};
 use borough_model::{JobId, JobRow, TaskRow};
 use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_add};
 use borough_proto::v1;
@@ -128,7 +128,7 @@ impl RolloutCounting {
 
     fn task(&mut self, state: &MirrorState, row: &JobRow, task: &TaskRow) {
         if task.id.index >= row.owner_count() {
-            let surges = task.id.index < row.count && !waits_for_node(task);
+            let surges = task.id.index < row.count && !task.waits_for_node();
             self.surging = self.surging.saturating_add(u32::from(surges));
             self.surging_healthy =
                 self.surging_healthy.saturating_add(u32::from(surges && task.is_healthy()));

@@ -145,17 +145,11 @@ impl KeyringMirror {
     }
 }
 
-/// The keys, or that something is due for them.
-enum KeysDue {
-    Settled(WorkloadKeys),
-    Due,
-}
-
 impl WorkloadStore {
     async fn read(&self) -> Result<Keyring, String> {
-        let keys = match self.keys_due().await.map_err(|error| error_chain(&error))? {
-            KeysDue::Settled(keys) => keys,
-            KeysDue::Due => {
+        let keys = match self.keys_settled().await.map_err(|error| error_chain(&error))? {
+            Some(keys) => keys,
+            None => {
                 let new = key_new()?;
                 self.keys_renew(&new).await.map_err(|error| error_chain(&error))?
             }
@@ -164,14 +158,15 @@ impl WorkloadStore {
         Keyring::of(keys).map_err(|error| format!("a key in the store is damaged: {error}"))
     }
 
-    async fn keys_due(&self) -> StoreResult<KeysDue> {
+    /// The keys, unless something is due for them.
+    async fn keys_settled(&self) -> StoreResult<Option<WorkloadKeys>> {
         let space = &self.space;
         let read = self.db.run("workload_keys_read", Idempotency::ReadOnly, |tx, _| async move {
             workload_keys_read(&tx, space).await
         });
         let keys = read.await?;
-        let settled = keys.step(self.clock.wall_ms()).is_nothing();
-        Ok(if settled { KeysDue::Settled(keys) } else { KeysDue::Due })
+        let now_ms = self.clock.wall_ms();
+        Ok(Some(keys).filter(|keys| keys.step(now_ms).is_nothing()))
     }
 
     async fn keys_renew(&self, new: &NewWorkloadKey) -> StoreResult<WorkloadKeys> {

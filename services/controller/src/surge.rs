@@ -1,8 +1,6 @@
 //! Examines the tasks of a job of which some surge for moves, and decides when these end.
 
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause};
-use borough_model::job::defaults;
-use borough_model::rollout::waits_for_node;
 use borough_model::{JobId, JobRow, TaskRow};
 use borough_store::mirror::MirrorState;
 
@@ -31,7 +29,7 @@ impl SurgeScan {
         let spec = state.spec_of(row)?;
         let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
         let (job, revision, used) = (row.id, row.revision, BudgetUse::default());
-        let deadline_ms = spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS);
+        let deadline_ms = spec.progress_deadline_in_force();
         Some(Self { job, revision, budget, used, is_leaving: false, unplaced: 0, deadline_ms, now_ms })
     }
 
@@ -39,7 +37,7 @@ impl SurgeScan {
         self.used.visit(&self.budget, task, self.now_ms);
         self.is_leaving |= must_leave(state, task, self.now_ms);
         let due_ms = task.changed_ms.saturating_add_unsigned(self.deadline_ms);
-        let is_unplaced = task.id.index < self.budget.count && waits_for_node(task) && due_ms <= self.now_ms;
+        let is_unplaced = task.id.index < self.budget.count && task.waits_for_node() && due_ms <= self.now_ms;
         self.unplaced = self.unplaced.saturating_add(u32::from(is_unplaced));
     }
 

@@ -42,10 +42,11 @@ struct DirectoryLook {
     elsewhere: BTreeSet<Name>,
 }
 
-/// Reads the directory.
-async fn directory_read(tx: &Transaction) -> StoreResult<DirectoryLook> {
+/// Reads the directory. Of cells that are `known` it reads nothing more: they are served whatever it says.
+async fn directory_read(tx: &Transaction, known: &BTreeSet<Name>) -> StoreResult<DirectoryLook> {
     let mut look = DirectoryLook::default();
-    for (cell, row) in federation_cell_list(tx).await? {
+    let listed = federation_cell_list(tx).await?;
+    for (cell, row) in listed.into_iter().filter(|(cell, _)| !known.contains(cell)) {
         let space = CellSpace::new(cell.clone());
         let gate = match cell_gate_read(tx, &space).await {
             Ok(gate) if row.store == STORE_HERE => gate,
@@ -72,13 +73,13 @@ pub(crate) async fn directory_follow(shared: Arc<NamesShared>, db: Database) {
     let mut followers = JoinSet::new();
     let mut reported = BTreeSet::new();
     loop {
-        match db
-            .run("directory_read", Idempotency::ReadOnly, |tx, _| async move { directory_read(&tx).await })
-            .await
-        {
+        let known: &BTreeSet<Name> = &shared.cells();
+        let look = db.run("directory_read", Idempotency::ReadOnly, |tx, _| async move {
+            directory_read(&tx, known).await
+        });
+        match look.await {
             Ok(look) => {
-                let known: BTreeSet<Name> = shared.cells();
-                let new = look.cells.iter().filter(|listed| !known.contains(&listed.cell));
+                let new = look.cells.iter();
                 let followed: Vec<FollowedCell> =
                     new.map(|listed| followed(&shared, &db, &listed.cell)).collect();
                 for cell in &followed {

@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::id::{Incarnation, TaskId};
-use crate::job::{JobKind, JobRow, JobSpec, JobState, RolloutState, UpdateSpec, defaults};
-use crate::rollout::waits_for_node;
+use crate::job::{JobKind, JobRow, JobSpec, JobState, RolloutState, UpdateSpec};
 use crate::task::{TaskRow, TaskState};
 
 /// The most tasks of a job of which a transaction reads all rows before it ends healthy attempts. For a larger job that
@@ -87,8 +86,7 @@ impl DisruptionBudget {
         let surge_wanted = if away_max == 0 && surge == 0 { surge_wanted } else { 0 };
         let daemon = row.rollout.as_deref().filter(|_| spec.kind == JobKind::Daemon);
         let daemon_since_ms = daemon.map(|rollout| rollout.begun_ms);
-        let deadline_ms = spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS);
-        let surge_due_ms = row.changed_ms.saturating_add_unsigned(deadline_ms);
+        let surge_due_ms = row.changed_ms.saturating_add_unsigned(spec.progress_deadline_in_force());
         Self {
             cause,
             count,
@@ -287,7 +285,7 @@ impl BudgetUse {
         self.surging = self.surging.saturating_add(u32::from(serves));
         let fails = is_over || task.keeps_failing();
         self.surge_failing = self.surge_failing.saturating_add(u32::from(fails));
-        let is_placed = fails || !waits_for_node(task);
+        let is_placed = fails || !task.waits_for_node();
         self.surge_placed = self.surge_placed.saturating_add(u32::from(is_placed));
     }
 

@@ -21,7 +21,7 @@ use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_asi
 use crate::id::{Incarnation, TaskId};
 use crate::job::{
     CanaryHealth, HelperPhase, HelperSpec, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure,
-    RolloutState, defaults,
+    RolloutState,
 };
 use crate::task::{ResizeNext, TaskRow, TaskState, leave_asked_ms, leave_due_after_ms, resize_next};
 
@@ -86,7 +86,7 @@ impl RolloutRules {
             unavailable_max,
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
-            deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
+            deadline_ms: spec.progress_deadline_in_force(),
             on_failure: update.on_failure,
             canaries: rollout.canaries,
             auto_promote: update.auto_promote,
@@ -224,7 +224,7 @@ impl RolloutView {
         let is_earlier = task.spec_version > 0 && !is_new;
         // One that surges is never settled: it ends with the rollout.
         let owned = u32::from(task.id.index < rules.count);
-        let surges = task.id.index >= rules.count && !waits_for_node(task);
+        let surges = task.id.index >= rules.count && !task.waits_for_node();
         if is_earlier && task.state == TaskState::Stopping {
             self.visit_leaving(task, rules, now_ms);
         }
@@ -461,10 +461,4 @@ pub fn canaries_healthy<'r>(
         view.visit(row, AttemptFit::Fits, rules, now_ms);
     }
     view.canaries
-}
-
-/// Returns true if the scheduler may place the task at once, and no node has taken it. A task that backs off after a
-/// failure waits for its time. A task without a row waits for a node too.
-pub fn waits_for_node(task: &TaskRow) -> bool {
-    task.is_spared() || (task.state == TaskState::Pending && task.failures == 0)
 }

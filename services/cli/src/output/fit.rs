@@ -1,7 +1,5 @@
 //! Tables in the width of a terminal: long columns are cut, and then the last ones are left out.
 
-use super::watch::line_cut;
-
 /// Blanks between two columns.
 const GAP: usize = 2;
 /// No column is cut below so many characters, as a time has, or below its head.
@@ -39,11 +37,6 @@ fn shrink(widths: &mut [usize], heads: &[usize], most: usize) {
     }
 }
 
-/// A cell in so many characters.
-pub(super) fn cell_cut(cell: &str, width: usize) -> String {
-    line_cut(cell, width)
-}
-
 /// What is said of columns that are left out.
 pub(super) fn left_out_text(heads: &[&str]) -> String {
     format!("… more columns: {}; all of them: -o wide\n", heads.join(", "))
@@ -65,6 +58,5 @@ mod tests {
             let widths = fitted(&[20, 12, 40, 30, 20], &[5, 5, 5, 5, 5], most);
             assert!(total(&widths) <= most || widths.len() == KEPT_MIN, "{most}: {widths:?}");
         }
-        assert_eq!(cell_cut("running for long", 8), "running…");
     }
 }

@@ -1,8 +1,9 @@
 //! Tables: columns two spaces apart, no lines, so that people can read them and programs can cut them.
 
 use super::Style;
-use super::fit::{cell_cut, fitted, left_out_text};
+use super::fit::{fitted, left_out_text};
 use super::foreign::line_shown;
+use super::watch::line_cut;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 use ratatui::text::Span;
 
@@ -58,7 +59,7 @@ pub(super) fn table_page<T: Tabular>(rows: &[T], style: &Style, widths: &mut Vec
     for row in rows {
         let cut =
             |(column, cell): (usize, String)| match limits.as_ref().and_then(|limits| limits.get(column)) {
-                Some(limit) => cell_cut(&cell, *limit),
+                Some(limit) => line_cut(&cell, *limit),
                 None => cell,
             };
         table.add_row(row.into_iter().take(count).enumerate().map(cut));

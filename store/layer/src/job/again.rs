@@ -4,7 +4,7 @@ use borough_kv::Transaction;
 use borough_model::Delta;
 use borough_model::disruption::RECHECKED_MAX;
 use borough_model::job::{JobEvent, JobKind, JobRow, JobSpec, JobState};
-use borough_model::task::{TaskEvent, TaskRow, TaskState, Transition, Verdict, task_transition};
+use borough_model::task::{TaskEvent, TaskRow, Transition, Verdict, task_transition};
 
 use super::change::job_event;
 use super::read::job_specs_held;
@@ -28,7 +28,7 @@ pub(super) async fn failed_revive(
         return Ok(row);
     }
     let mut failed = rows_charged(tx, changes, &row).await?;
-    failed.retain(|task| task.id.index < row.count && is_over(task, Verdict::Failed));
+    failed.retain(|task| task.id.index < row.count && task.is_over_as(Verdict::Failed));
     match tasks_revive(tx, changes, &row, spec, &failed).await {
         Err(StoreError::Refused { .. }) => Ok(row),
         revived => revived,
@@ -46,37 +46,35 @@ pub(crate) async fn tasks_revive(
     if tasks.is_empty() {
         return Ok(row.clone());
     }
+    let mut revived = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        revived.push(task_revived(tx, changes, task).await?);
+    }
     let held = job_specs_held(tx, changes.space(), row).await?;
     let basis = ChargeBasis::with(row, spec, &held);
     let share = |task: &TaskRow| basis.share_of(task.id.index);
     let sum = tasks.iter().try_fold(QuotaUsed::default(), |sum, task| sum.plus(&share(task)));
     let sum = sum.map_err(|error| overflow(&error))?;
     quota_charge(tx, changes.space(), row, &sum, changes.at_ms()).await?;
+    for row in revived {
+        keys::write(tx, changes.space(), &TaskKey::of(row.id), &row)?;
+        changes.push(Delta::Task { row });
+    }
     let ended = |verdict| {
-        let ended = tasks.iter().filter(|task| is_over(task, verdict)).count();
+        let ended = tasks.iter().filter(|task| task.is_over_as(verdict)).count();
         u32::try_from(ended).unwrap_or(u32::MAX)
     };
     let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
-    for task in tasks {
-        revive(tx, changes, task).await?;
-    }
     job_event(tx, changes, row, &JobEvent::TasksRevived { succeeded, failed })
 }
 
-/// Begins a task again. It has no node, so no row but its own changes. One that was read as over is so in its
-/// transaction: the charge would have no owner otherwise.
-async fn revive(tx: &Transaction, changes: &mut ChangeSet, read: &TaskRow) -> StoreResult<()> {
-    let key = TaskKey::of(read.id);
-    let row = keys::read(tx, changes.space(), &key).await?.filter(|row| row == read);
+/// The row of a task that begins again. It has no node, so no row but its own changes. One that was read as over is so
+/// in its transaction: the charge would have no owner otherwise.
+async fn task_revived(tx: &Transaction, changes: &ChangeSet, read: &TaskRow) -> StoreResult<TaskRow> {
+    let row = keys::read(tx, changes.space(), &TaskKey::of(read.id)).await?.filter(|row| row == read);
     let row = row.ok_or_else(|| StoreError::refused(format!("task {} has changed; try again", read.id)))?;
     let revived = task_transition(&row, &TaskEvent::Revived, changes.at_ms());
     let Transition { row, .. } = revived
         .map_err(|refused| StoreError::refused(format!("task {} cannot begin again: {refused}", read.id)))?;
-    keys::write(tx, changes.space(), &key, &row)?;
-    changes.push(Delta::Task { row });
-    Ok(())
-}
-
-fn is_over(task: &TaskRow, verdict: Verdict) -> bool {
-    task.state == TaskState::Dead && task.verdict == Some(verdict)
+    Ok(row)
 }

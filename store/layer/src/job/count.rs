@@ -142,7 +142,8 @@ async fn wanted_set(
     let between: Vec<&TaskRow> = rows.iter().filter(|row| row.id.index < count.max(before.count)).collect();
     let own = || between.iter().copied().filter(|row| !row.is_spared());
     let ended = |verdict: Verdict| {
-        let ended = between.iter().filter(|row| is_counted(row, verdict)).count();
+        // The job's row counted it while its index was below the count.
+        let ended = between.iter().filter(|row| row.is_over_as(verdict)).count();
         u32::try_from(ended).unwrap_or(u32::MAX)
     };
     let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
@@ -186,11 +187,6 @@ fn regained_later(basis: &ChargeBasis<'_>, row: &TaskRow) -> QuotaUsed {
     } else {
         QuotaUsed::default()
     }
-}
-
-/// Returns true if the job's row counted this task while its index was below the count.
-fn is_counted(row: &TaskRow, verdict: Verdict) -> bool {
-    row.state == TaskState::Dead && row.verdict == Some(verdict)
 }
 
 async fn rows_from(

@@ -3,7 +3,7 @@
 use borough_kv::Transaction;
 use borough_model::job::JobState;
 use borough_model::node::NodeState;
-use borough_model::task::{StopReason, TaskEvent, TaskRow, TaskState, Verdict};
+use borough_model::task::{StopReason, TaskEvent, TaskRow, TaskState};
 use borough_model::{Incarnation, JobId, NodeId, TaskId};
 
 use super::TaskBook;
@@ -123,10 +123,7 @@ pub async fn task_wanted_revive(
 /// again at once. One that has succeeded or failed for good begins again, if the quota has room for it.
 pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<TaskRow> {
     let row = keys::read(tx, changes.space(), &TaskKey::of(task)).await?;
-    let is_over = |row: &TaskRow| {
-        row.state == TaskState::Dead && matches!(row.verdict, Some(Verdict::Failed | Verdict::Succeeded))
-    };
-    if let Some(row) = row.filter(is_over) {
+    if let Some(row) = row.filter(TaskRow::is_over_by_itself) {
         let job = job_get(tx, changes.space(), task.job).await?;
         if job.state == JobState::Running && task.index < job.count {
             let spec = job_spec_in_force(tx, changes.space(), &job).await?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::job::{JobKind, JobRow, JobSpec, TaskOverride, TaskSpec, resources_with_helpers};
+use crate::job::{JobKind, JobRow, JobSpec, TaskOverride, TaskSpec, defaults, resources_with_helpers};
 use crate::resource::Resources;
 
 impl JobSpec {
@@ -48,6 +48,11 @@ impl JobSpec {
     pub fn in_force(&self, row: &JobRow) -> Self {
         let count = if self.kind == JobKind::Daemon { self.count } else { row.owner_count() };
         Self { count, priority: row.priority, ..self.clone() }
+    }
+
+    /// How long its rollout, or a wait for it, goes on without progress, in milliseconds.
+    pub fn progress_deadline_in_force(&self) -> u64 {
+        self.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS)
     }
 
     /// The spec without what its count does not allow: overrides of further tasks, and more canaries than tasks. A

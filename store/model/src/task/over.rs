@@ -24,6 +24,22 @@ impl StopReason {
 }
 
 impl TaskRow {
+    /// Returns true if it is over for good, as this verdict says.
+    pub fn is_over_as(&self, verdict: Verdict) -> bool {
+        self.state == TaskState::Dead && self.verdict == Some(verdict)
+    }
+
+    /// Returns true if it is over for good, and nobody has ended it: it has failed or succeeded.
+    pub fn is_over_by_itself(&self) -> bool {
+        self.is_over_as(Verdict::Failed) || self.is_over_as(Verdict::Succeeded)
+    }
+
+    /// Returns true if the scheduler may place the task at once, and no node has taken it. A task that backs off after
+    /// a failure waits for its time. A task without a row waits for a node too.
+    pub fn waits_for_node(&self) -> bool {
+        self.is_spared() || (self.state == TaskState::Pending && self.failures == 0)
+    }
+
     /// Returns true if it is over because its daemon job does not serve its node any more. It may be for a node again.
     pub fn is_withdrawn(&self) -> bool {
         self.state == TaskState::Dead

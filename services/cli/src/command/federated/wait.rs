@@ -7,7 +7,6 @@ use borough_client::{Client, JobRef};
 use borough_kv::env::{Clock, SystemClock};
 use borough_model::federation::FederatedJob;
 use borough_model::job::JobKind;
-use borough_model::job::defaults::PROGRESS_DEADLINE_MS;
 use borough_proto::v1;
 
 use super::cause::causes;
@@ -43,7 +42,7 @@ impl SettledGoal {
 }
 
 fn progress_of(job: &FederatedJob) -> Option<Duration> {
-    let deadline = Duration::from_millis(job.job.progress_deadline_ms.unwrap_or(PROGRESS_DEADLINE_MS));
+    let deadline = Duration::from_millis(job.job.progress_deadline_in_force());
     Some(deadline).filter(|_| job.job.kind != JobKind::Batch)
 }
 

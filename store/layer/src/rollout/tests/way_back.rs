@@ -94,15 +94,17 @@ async fn a_version_is_taken_up_again_as_far_as_the_count_allows() {
     }
 }
 
+/// Two tasks, which are not restarted.
+fn never(command: &str) -> JobSpec {
+    let mut spec = spec(2, 100, command);
+    spec.restart = RestartSpec { mode: RestartMode::Never, ..spec.restart };
+    spec
+}
+
 /// A version that fails must not end one task after the other for good: nothing were left for the way back.
 #[tokio::test(start_paused = true)]
 async fn no_task_fails_for_good_before_its_rollout_is_over() {
     let world = World::new().await;
-    let never = |command: &str| {
-        let mut spec = spec(2, 100, command);
-        spec.restart = RestartSpec { mode: RestartMode::Never, ..spec.restart };
-        spec
-    };
     world.submit(&never("one")).await.unwrap();
     world.run(0).await;
     world.run(1).await;
@@ -125,11 +127,6 @@ async fn no_task_fails_for_good_before_its_rollout_is_over() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_has_failed_for_good_begins_again_with_the_next_version_or_on_order() {
     let world = World::new().await;
-    let never = |command: &str| {
-        let mut spec = spec(2, 100, command);
-        spec.restart = RestartSpec { mode: RestartMode::Never, ..spec.restart };
-        spec
-    };
     world.submit(&never("one")).await.unwrap();
     world.run(0).await;
     world.run(1).await;

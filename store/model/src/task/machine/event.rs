@@ -1,7 +1,7 @@
 //! The events of a task, the effects of a transition besides the row, and the reasons for refusals.
 
 use crate::id::{GangId, Incarnation, NodeId};
-use crate::job::{JobKind, JobRow, JobSpec, RestartMode, RestartSpec, TaskEnd, defaults};
+use crate::job::{JobKind, JobRow, JobSpec, RestartMode, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{
@@ -86,8 +86,8 @@ impl TaskRules {
         };
         // An attempt that proves itself for less has not: one that fails each time just before would never be too many.
         let proven_ms = spec.update.unwrap_or_default().healthy_after_ms;
-        let deadline_ms = spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS);
-        let reset_after_ms = rules.restart.reset_after_ms.max(proven_ms).max(deadline_ms);
+        let least_ms = proven_ms.max(spec.progress_deadline_in_force());
+        let reset_after_ms = rules.restart.reset_after_ms.max(least_ms);
         let restart = RestartSpec { mode, attempts_max: None, reset_after_ms, ..rules.restart };
         Self { restart, ..rules }
     }

@@ -296,11 +296,9 @@ pub(super) fn job_grown(row: &TaskRow, now_ms: i64) -> Decided {
 
 /// Only a task that is over by itself. What its job does not want any more comes again with that job's wish.
 pub(super) fn revived(row: &TaskRow, now_ms: i64) -> Decided {
-    match (row.state, row.verdict) {
-        (TaskState::Dead, Some(Verdict::Failed | Verdict::Succeeded)) => {
-            TransitionDraft::new(row, now_ms).revived().done()
-        }
-        (TaskState::Pending, _) => unchanged(row),
+    match row.state {
+        TaskState::Pending => unchanged(row),
+        _ if row.is_over_by_itself() => TransitionDraft::new(row, now_ms).revived().done(),
         _ => illegal(row, "revived", "it is not over, or its job ended it"),
     }
 }
