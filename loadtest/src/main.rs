@@ -1,6 +1,7 @@
 //! `borough-loadtest`: benchmarks of the production program. Each result is one line of JSON. See the README in this
 //! folder. `Bench` lists the benchmarks, each is a module, and `system` starts the processes that they measure.
 
+mod api;
 mod conflicts;
 mod decide;
 mod experiment;
@@ -71,6 +72,8 @@ enum Bench {
     Logs(logs::LogsArguments),
     /// How fast a change of an endpoint reaches everybody who follows it, and answers of DNS
     Names(names::NameBenchArguments),
+    /// What one gateway answers per second, encrypted, with rights, quotas and the audit
+    Api(api::ApiBenchArguments),
     /// What other callers notice of one user who asks for far more than a share
     Overload(overload::OverloadArguments),
     /// A changed file reaches every task of a service: time, commits, and how many tasks are away at once
@@ -155,6 +158,7 @@ fn main() -> anyhow::Result<()> {
             Bench::List(arguments) => list::run(&options, &arguments, &mut results).await,
             Bench::Logs(arguments) => logs::run(&options, &arguments, &mut results).await,
             Bench::Names(arguments) => names::run(&options, &arguments, &mut results).await,
+            Bench::Api(arguments) => api::run(&options, &arguments, &mut results).await,
             Bench::Overload(arguments) => overload::run(&options, &arguments, &mut results).await,
             Bench::Rollout(arguments) => lifecycle::rollout::run(&options, &arguments, &mut results).await,
             Bench::Resize(arguments) => lifecycle::resize::run(&options, &arguments, &mut results).await,
