@@ -250,14 +250,18 @@ impl Controller {
             term.meta = self.meta().await?;
         }
         let now_ms = self.clock.wall_ms();
-        term.looks = term.looks.next(now_ms, LOOK_BREAK_MS);
+        let tolerance = Duration::from_millis(term.meta.lost_after_ms);
+        term.looks = if term.liveness.is_unheard(tolerance) {
+            LookTimes::unheard(now_ms)
+        } else {
+            term.looks.next(now_ms, LOOK_BREAK_MS)
+        };
         let mut actions = Vec::new();
         if term.dirty.is_empty() {
             if term.pass == FullPass::Over {
                 term.followers.all_noted();
             }
         } else {
-            let tolerance = Duration::from_millis(term.meta.lost_after_ms);
             actions = self.mirror.read(|state| {
                 let DirtyPart { jobs, mut actions, nodes, .. } = term.dirty.part(state, term.looks);
                 jobs.iter().for_each(|job| term.followers.job_note(state, *job));

@@ -18,6 +18,8 @@ use crate::decide::losses_left;
 const GATEWAY_TOLERANCES: u32 = 10;
 /// At least so long, so that short tolerances of tests and trials keep what happened visible.
 const GATEWAY_SILENCE_MIN: Duration = Duration::from_secs(600);
+/// A gateway beats eight times within the tolerance. Two beats that are late are no accident.
+const UNHEARD_PER_TOLERANCE: u32 = 4;
 
 /// What one observation shows.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,9 @@ pub(crate) struct Liveness {
     observed_at: Option<Duration>,
     nodes: BTreeMap<NodeId, NodeWatch>,
     vouchers: BTreeMap<Voucher, VoucherWatch>,
+    /// The counted time of the last beat of any gateway, or of the first session that was seen; `None`: no agent has
+    /// ever had one.
+    heard_at: Option<Duration>,
     /// Nodes without a voucher, except lost ones, by the counted time of their last sign of life.
     alone: BTreeSet<(Duration, NodeId)>,
     /// Nodes to read again: a declaration found a sign of life that no change showed.
@@ -82,6 +87,7 @@ impl Liveness {
             let watch = self.vouchers.entry(voucher).or_default();
             if watch.beat != Some(row.beat) {
                 (watch.beat, watch.alive_at) = (Some(row.beat), counted);
+                self.heard_at = Some(counted);
             }
         }
         for (node, live) in observation.nodes {
@@ -109,6 +115,9 @@ impl Liveness {
         let sign = live.as_ref().map_or(LivenessSign::None, |live| live.sign_since(watch.live.as_ref()));
         // The whole tolerance from the first observation on.
         let alive = !known || sign == LivenessSign::Works;
+        if live.is_some() {
+            self.heard_at.get_or_insert(counted);
+        }
         // A gateway that withdraws has found the silence itself, by its own clock.
         let before = watch.live.as_ref().is_some_and(|before| before.voucher.is_some());
         let withdrawn = live.as_ref().filter(|live| before && live.voucher.is_none());
@@ -192,6 +201,12 @@ impl Liveness {
     /// For how long a node has been silent: no session of its agent has done its work.
     pub(crate) fn silent(&self, node: NodeId) -> Duration {
         self.counted.saturating_sub(self.alive_at(node))
+    }
+
+    /// Returns true while no gateway beats: then no agent can report how its tasks are.
+    pub(crate) fn is_unheard(&self, tolerance: Duration) -> bool {
+        let silent = self.heard_at.map(|at| self.counted.saturating_sub(at));
+        silent.is_some_and(|silent| silent > tolerance / UNHEARD_PER_TOLERANCE)
     }
 
     /// Nodes to declare lost now: silent for the tolerance, not lost yet, at most `per_minute` in any minute.

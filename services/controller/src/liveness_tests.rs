@@ -90,6 +90,30 @@ fn a_registration_ends_no_silence_and_work_does() {
 }
 
 #[test]
+fn agents_are_unheard_while_no_gateway_beats() {
+    let mut looks = Looks::of([1]);
+    looks.pass(100, false);
+    assert!(!looks.liveness.is_unheard(TOLERANCE), "no agent has ever had a session");
+    // A controller that begins in an outage sees no gateway beat, or none any more.
+    looks.look([(1, live(1, 2, None))]);
+    looks.pass(8, false);
+    assert!(looks.liveness.is_unheard(TOLERANCE));
+    looks.pass(3, true);
+    assert!(!looks.liveness.is_unheard(TOLERANCE));
+    looks.pass(7, false);
+    assert!(!looks.liveness.is_unheard(TOLERANCE), "a beat may be late");
+    looks.pass(1, false);
+    assert!(looks.liveness.is_unheard(TOLERANCE));
+    // Its row is removed once it has been silent for long. That makes nobody heard.
+    looks.gateways.clear();
+    looks.pass(1_000, false);
+    assert!(looks.liveness.is_unheard(TOLERANCE));
+    looks.beat(1);
+    looks.look([]);
+    assert!(!looks.liveness.is_unheard(TOLERANCE));
+}
+
+#[test]
 fn nodes_are_alive_while_their_gateway_vouches_and_all_silent_when_it_is_dead() {
     let mut looks = Looks::of([1, 2, 3]);
     looks.beat(1);

@@ -18,6 +18,11 @@ pub(crate) struct LookTimes {
 }
 
 impl LookTimes {
+    /// A look at `now_ms` while no agent can report: nothing can be seen to make progress.
+    pub(crate) fn unheard(now_ms: i64) -> Self {
+        Self { now_ms, watched_since_ms: now_ms }
+    }
+
     /// A look at `now_ms`. After more than `break_ms` without one, nobody has looked.
     pub(crate) fn next(self, now_ms: i64, break_ms: i64) -> Self {
         let is_break = now_ms.saturating_sub(self.now_ms) > break_ms;

@@ -5,12 +5,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use borough_agent::ProcessGuard;
 use borough_client::{Client, ClientConfig, ClientToken, JobFilter, JobRef, LogQuery, TaskRef};
 use borough_kv::env::SeededRng;
 use borough_kv::exercise::not_exercised;
-use borough_proto::v1::{JobState, Task};
+use borough_proto::v1::{JobState, RolloutState, Task};
 use borough_tests::{
     NEVER_SHORT, PortSlot, RECORDS_VARIABLE, TestStore, is_fdb, is_running, options, store_violations, until,
 };
@@ -285,4 +286,58 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     .await;
     let violations = store_violations(&roles.store, &["alpha".to_owned()]).await;
     assert!(violations.is_empty(), "the store is broken:\n  {}", violations.join("\n  "));
+}
+
+/// A service of two with a progress deadline of ten seconds, whose attempts write `word`.
+fn with_deadline(word: &str) -> String {
+    let task = format!(
+        "{{command: [sh, -c, 'echo {word}; exec sleep 600'], resources: {{cpu: 50m, memory: 16MiB}}}}"
+    );
+    format!("name: web\ncount: 2\nprogress_deadline: 10s\nupdate: {{healthy_after: 3s}}\ntask: {task}\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_outage_of_every_gateway_takes_no_good_version_back() {
+    if !is_fdb() {
+        not_exercised(
+            "a rollout without any gateway",
+            "only with FoundationDB is the gateway a process of its own",
+        );
+        return;
+    }
+    let mut roles = Roles::new();
+    let [grpc, http, scheduler, controller] = [0, 1, 2, 3].map(|offset| roles.address(offset));
+    roles.control("gateway-a", &["--listen", &grpc, "--http-listen", &http]);
+    roles.control("scheduler-1", &["--http-listen", &scheduler]);
+    roles.control("controller-1", &["--http-listen", &controller]);
+    let ports = roles.task_ports(20);
+    roles.agent("node-1", &grpc, &ports);
+    let (client, job) = (roles.client(&[&grpc]), JobRef::new("tester", "web"));
+    let file = roles.directory().join("web.yaml");
+    for word in ["one", "two"] {
+        fs::write(&file, with_deadline(word)).unwrap();
+        until(&format!("{word} is taken"), || async {
+            let mut command = roles.command(&grpc);
+            command.args(["job", "run", "--detach"]).arg(&file);
+            command.output().await.ok()?.status.success().then_some(())
+        })
+        .await;
+        tasks_until(&client, &job, "an attempt of its version", |tasks| {
+            let version = if word == "one" { 1 } else { 2 };
+            tasks.iter().any(|task| task.spec_version == version && is_running(task))
+        })
+        .await;
+    }
+    let before = client.job_get(&job).await.unwrap().job.unwrap().rollout.unwrap();
+    assert_eq!((before.state(), before.version), (RolloutState::Rolling, 2));
+    roles.kill("gateway-a");
+    // Longer than the deadline.
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    roles.control("gateway-a", &["--listen", &grpc, "--http-listen", &http]);
+    let after = until("the end of the rollout", || async {
+        let rollout = client.job_get(&job).await.ok()?.job?.rollout?;
+        (rollout.state() != RolloutState::Rolling).then_some(rollout)
+    })
+    .await;
+    assert_eq!((after.state(), after.version), (RolloutState::Done, 2), "{after:?}");
 }

@@ -36,7 +36,8 @@ impl Printer {
 fn ask_line(question: &str) -> Result<Option<String>, Failure> {
     let failed = |error: io::Error| Failure::new(Code::Failed, format!("cannot ask: {error}"));
     let mut err = io::stderr().lock();
-    write!(err, "{question} ").and_then(|()| err.flush()).map_err(failed)?;
+    // In one piece: what is typed meanwhile would be shown in the middle of it.
+    err.write_all(format!("{question} ").as_bytes()).and_then(|()| err.flush()).map_err(failed)?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line).map_err(failed)?;
     Ok((read > 0).then_some(line))
