@@ -2,9 +2,11 @@
 
 mod merged;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use borough_tests::{DEADLINE, TestCell, http_get, options, until};
+use borough_testkit::HeldProgram;
+use borough_tests::{DEADLINE, TestCell, TestStore, http_get, options, until};
 use serde_json::Value;
 use tokio::net::UdpSocket;
 
@@ -168,5 +170,34 @@ async fn a_withdrawn_task_serves_on_for_the_drain_delay_of_its_cell() {
         assert_eq!(http_get(&address, "/", None).await.unwrap().0, 200, "{address}");
     }
     cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// Nobody names its cells: the directory of the store does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_name_service_of_its_own_serves_the_cells_of_its_store() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", PLAIN_WEB).await;
+    // An embedded store is for one process at a time. The tasks go on.
+    cell.control_kill();
+    let program = Path::new(env!("CARGO_BIN_EXE_borough-under-test"));
+    let (dns, http, xds) = (cell.dns(), cell.names(), cell.xds());
+    let listen = ["--dns-listen", &dns, "--http-listen", &http, "--xds-listen", &xds];
+    let store = match cell.store() {
+        TestStore::Embedded(directory) => format!("embedded:{}", directory.display()),
+        shared @ TestStore::Fdb(_) => shared.location().unwrap(),
+    };
+    let words = [&["names", "--store", &store][..], &listen].concat();
+    let names = HeldProgram::start(program, &words, PathBuf::from(cell.file("names.log", "")));
+    let path = "/v1/health/state/passing?dc=alpha";
+    until("three checks", || async {
+        let (status, body) = http_get(&http, path, None).await.ok()?;
+        (status == 200 && body.matches("\"web_tester\"").count() == 3).then_some(())
+    })
+    .await;
+    let node = catalogue(&cell, "/v1/catalog/node/alpha-1").await;
+    assert_eq!(node["Services"].as_object().unwrap().len(), 3, "{node}");
+    names.end().await;
+    cell.control_start().await;
     cell.finish().await;
 }
