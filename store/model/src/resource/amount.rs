@@ -29,6 +29,9 @@ pub enum AmountProblem {
     /// The unit is not one of this dimension.
     #[error("has the unit {0:?}, which is not one of this amount")]
     Unit(String),
+    /// The unit is one of this dimension in other letters; the second text is the amount with that unit.
+    #[error("has the unit {0:?}, did you mean {1:?}?")]
+    UnitNear(String, String),
     /// It is more than can be counted.
     #[error("is too large")]
     TooLarge,
@@ -133,7 +136,19 @@ pub fn rate_parse(text: &str) -> Result<u64, AmountError> {
 
 /// `amount` is parsed; `text` is for the error message.
 fn amount_parse(text: &str, amount: &str, format: &AmountFormat) -> Result<u64, AmountError> {
-    amount_decide(amount.trim(), format).map_err(|problem| refusal(text, problem, format.accepted))
+    let near = |problem| unit_near(text, problem, format.units);
+    amount_decide(amount.trim(), format).map_err(|problem| refusal(text, near(problem), format.accepted))
+}
+
+/// A unit that is right but for the case of its letters leads to the right one.
+fn unit_near(text: &str, problem: AmountProblem, units: &[(&str, u64)]) -> AmountProblem {
+    let AmountProblem::Unit(unit) = &problem else { return problem };
+    match units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
+        Some((name, _)) => {
+            AmountProblem::UnitNear(unit.clone(), text.trim().replacen(unit.as_str(), name, 1))
+        }
+        None => problem,
+    }
 }
 
 fn refusal(text: &str, problem: AmountProblem, accepted: &'static str) -> AmountError {

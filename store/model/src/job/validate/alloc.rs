@@ -2,6 +2,7 @@
 //! alloc set is placed where its alloc is: it decides about no node.
 
 use super::gang::gang_sources;
+use super::tally;
 use crate::field_error::FieldErrors;
 use crate::job::{ALLOC_COMMAND, JobKind, JobSpec, MEMBER_TASKS_MAX};
 
@@ -24,13 +25,13 @@ pub(super) fn alloc_set_check(fields: &mut FieldErrors, spec: &JobSpec) {
     fields.require(spec.task.helpers.is_empty(), "task.helpers", helpers, accepted);
     let identities = format!("{} identities", spec.task.identities.len());
     fields.require(spec.task.identities.is_empty(), "task.identities", identities, accepted);
-    let secrets = format!("{} secrets", spec.task.secrets.len());
+    let secrets = tally(spec.task.secrets.len(), "secret");
     fields.require(spec.task.secrets.is_empty(), "task.secrets", secrets, accepted);
     if let Some(check) = &spec.task.health {
         fields.refuse("task.health", format!("every {} ms", check.interval_ms), accepted);
     }
     gang_refuse(fields, spec, "none in an alloc set: each of its allocs is placed by itself");
-    let overrides = format!("{} tasks", spec.overrides.len());
+    let overrides = tally(spec.overrides.len(), "task");
     let accepted = "none in an alloc set: its allocs are alike, so that each can take any task";
     fields.require(spec.overrides.is_empty(), "overrides", overrides, accepted);
     let endless = spec.restart.is_endless();

@@ -1,6 +1,7 @@
 //! Checks daemon jobs: the nodes of the cell say how many tasks they have, and where each runs.
 
 use super::gang::{count_sources, gang_sources};
+use super::tally;
 use crate::field_error::FieldErrors;
 use crate::job::{JobKind, JobSpec};
 
@@ -25,10 +26,10 @@ pub(super) fn daemon_check(fields: &mut FieldErrors, spec: &JobSpec) {
         fields.related(&gang).require(spec.min_member <= 1, "min_member", spec.min_member, accepted);
     }
     let accepted = "none in a daemon job: each node has one of its tasks";
-    let spread = format!("{} domains", spec.spread.len());
+    let spread = tally(spec.spread.len(), "domain");
     fields.related(&kind()).require(spec.spread.is_empty(), "spread", spread, accepted);
     let accepted = "none in a daemon job: nodes come and go, and so do the indexes of its tasks";
-    let overrides = format!("{} tasks", spec.overrides.len());
+    let overrides = tally(spec.overrides.len(), "task");
     fields.related(&sources()).require(spec.overrides.is_empty(), "overrides", overrides, accepted);
     let endless = spec.restart.is_endless();
     let accepted = "`always` without a limit in a daemon job: it serves its nodes until it is stopped";

@@ -57,6 +57,14 @@ pub(super) const PROFILE_BYTES_MAX: usize = 200;
 /// Most labels.
 pub(super) const LABELS_MAX: usize = 64;
 
+/// `1 task`, `2 tasks`.
+fn tally(number: impl TryInto<u64>, one: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {one}"),
+        number => format!("{number} {one}s"),
+    }
+}
+
 /// A remark about an accepted field that may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::AFTER_MAX;
 use super::contradiction::contradiction;
+use super::{AFTER_MAX, tally};
 use crate::field_error::{FieldErrors, delay_text};
 use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Toleration, TolerationOperator};
 use crate::node::TaintEffect;
@@ -101,7 +101,7 @@ pub(in crate::job) fn affinities_check(fields: &mut FieldErrors, _: &str, spec: 
     for (at, one) in affinity.iter().enumerate() {
         let path = format!("affinity[{at}]");
         fields.key(&format!("{path}.attribute"), &one.attribute);
-        let given = format!("{} requirements", one.jobs.len());
+        let given = tally(one.jobs.len(), "requirement");
         let accepted = format!("1 to {SELECTOR_MAX} requirements on labels, job.name or job.user");
         fields.require(
             (1..=SELECTOR_MAX).contains(&one.jobs.len()),
@@ -181,7 +181,7 @@ pub(in crate::job) fn spread_check(fields: &mut FieldErrors, _: &str, spec: &Job
     fields.require(
         spread.len() <= SPREAD_MAX,
         "spread",
-        format!("{} domains", spread.len()),
+        tally(spread.len(), "domain"),
         format!("at most {SPREAD_MAX}"),
     );
     let mut seen = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Checks how a rollout may replace tasks: it must be able to begin, and what surges and its canaries must fit the job.
 
-use super::COUNT_MAX;
 use super::gang::{count_sources, gang_sources};
+use super::{COUNT_MAX, tally};
 use crate::field_error::FieldErrors;
 use crate::job::{JobKind, JobSpec, ResizeMode, ResizeSignal, UpdateSpec};
 
@@ -58,7 +58,8 @@ pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &
     } else {
         canaries_check(fields, &path, spec, update.canaries);
         let (most, surge) = (surge_most(spec.count), update.surge(spec.count));
-        let accepted = format!("at most {most} beside {} tasks: a job has {COUNT_MAX} at most", spec.count);
+        let tasks = tally(spec.count, "task");
+        let accepted = format!("at most {most} beside {tasks}: a job has {COUNT_MAX} at most");
         fields.related(&count_sources(spec)).require(surge <= most, &path, value, accepted);
     }
 }
@@ -66,8 +67,8 @@ pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &
 /// A job that is parked with no tasks keeps its rules.
 fn canaries_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec, canaries: u32) {
     let most = spec.count.min(surge_most(spec.count));
-    let accepted =
-        format!("at most {most} of a job with {} tasks: others serve while they are tried", spec.count);
+    let tasks = tally(spec.count, "task");
+    let accepted = format!("at most {most} of a job with {tasks}: others serve while they are tried");
     let fits = canaries <= most || spec.count == 0;
     let path = path.rsplit_once('.').map_or(path, |(path, _)| path);
     fields.related(&count_sources(spec)).require(fits, &format!("{path}.canaries"), canaries, accepted);

@@ -4,14 +4,15 @@ use serde_json::{Value, json};
 
 use super::super::described;
 use super::super::kind::{delay_schema, text_schema};
-use super::super::reader::{FieldReader, FileItem};
+use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::TreeValue;
 use super::task::COMMAND;
 use super::{any_of, map_of};
+use crate::id::Name;
 use crate::job::{HealthCheck, Probe, TaskSpec};
 
 const FIELDS: [&str; 7] = ["http", "tcp", "command", "interval", "timeout", "failures", "initial_grace"];
-const PORT: &str = "the name of a port of the task";
+const PORT: &str = "the name of a port in `ports` of the task, such as http";
 
 pub(crate) fn health_schema() -> Value {
     let text = json!({"type": "string"});
@@ -82,19 +83,38 @@ fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Health
 /// `{port: http, path: /}`, or only the name of the port.
 fn http_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     let TreeValue::Map(_) = item.node.value else {
-        return Some(Probe::Http { port: reader.name_or_stand_in(item), path: "/".to_owned() });
+        return Some(Probe::Http { port: port_read(reader, item), path: "/".to_owned() });
     };
     let fields = reader.fields(item, &["port", "path"])?;
     let path = fields.get("path").and_then(|item| reader.text(&item));
-    let port = reader.name_of(item, &fields, "port", PORT);
+    let port = port_of(reader, item, &fields);
     Some(Probe::Http { port, path: path.unwrap_or_else(|| "/".to_owned()) })
 }
 
 /// `{port: http}`, or only the name of the port.
 fn tcp_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     let TreeValue::Map(_) = item.node.value else {
-        return Some(Probe::Tcp { port: reader.name_or_stand_in(item) });
+        return Some(Probe::Tcp { port: port_read(reader, item) });
     };
     let fields = reader.fields(item, &["port"])?;
-    Some(Probe::Tcp { port: reader.name_of(item, &fields, "port", PORT) })
+    Some(Probe::Tcp { port: port_of(reader, item, &fields) })
+}
+
+/// The name of a port. Its number, or a path, is a common mistake.
+fn port_read(reader: &mut FieldReader, item: &FileItem<'_>) -> Name {
+    match &item.node.value {
+        TreeValue::Text(text) | TreeValue::Number(text) if Name::new(text.as_str()).is_err() => {
+            reader.refuse(item, PORT);
+            reader.name_stand_in()
+        }
+        _ => reader.name_or_stand_in(item),
+    }
+}
+
+/// The port in the map of a probe, which must have it.
+fn port_of(reader: &mut FieldReader, outer: &FileItem<'_>, fields: &MapFields<'_>) -> Name {
+    match fields.get("port") {
+        Some(item) => port_read(reader, &item),
+        None => reader.name_of(outer, fields, "port", PORT),
+    }
 }

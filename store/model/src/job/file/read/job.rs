@@ -91,6 +91,12 @@ pub(crate) fn restart_read(
         restart.mode = reader.word(item, &MODES).unwrap_or(restart.mode);
         return Some(restart);
     }
+    if !matches!(item.node.value, TreeValue::Map(_)) {
+        let words: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
+        let fields = file_names(RestartSpec::FIELDS).join(", ");
+        reader.refuse(item, &format!("{}, or a map with {fields}", words.join(", ")));
+        return None;
+    }
     let fields = reader.fields(item, &file_names(RestartSpec::FIELDS))?;
     if let Some(item) = fields.get("mode") {
         restart.mode = reader.word(&item, &MODES).unwrap_or(restart.mode);
@@ -98,7 +104,7 @@ pub(crate) fn restart_read(
     if let Some(item) = fields.get("attempts") {
         restart.attempts_max = match &item.node.value {
             TreeValue::Text(text) if text == "unlimited" => None,
-            _ => reader.whole(&item, "a whole number of restarts in a row, or unlimited"),
+            _ => reader.whole(&item, "0 to 4294967295 restarts in a row, or unlimited"),
         };
     }
     if let Some(item) = fields.get("backoff") {

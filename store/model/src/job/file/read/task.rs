@@ -47,7 +47,7 @@ pub(crate) fn resources_schema() -> Value {
     });
     let devices = json!({"type": "object", "additionalProperties": any_of(&[count, map_of(device, &[])])});
     let form = json!({
-        "cpu": described("Processor time. Default: 100m", cores),
+        "cpu": described("Processor time that its node holds for it. Default: 100m", cores),
         "memory": described("Memory. Default: 64MiB", bytes_schema()),
         "disk": described("Space in the task's directory. Default: 0", bytes_schema()),
         "disk_rate": described("Bytes read and written on disks. Default: 0", rate.clone()),
