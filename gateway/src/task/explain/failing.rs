@@ -125,6 +125,8 @@ impl FailingGroup {
         let it = if is_one { "it" } else { "they" };
         let headline = if kind.is_healthy && !kind.is_moved {
             format!("healthy now; before that {it} failed: {}{times}", kind.how)
+        } else if self.failures == 0 {
+            format!("{}; this is no failure of the task", kind.how)
         } else if kind.is_moved {
             let times = if times.is_empty() { " once" } else { times.trim_start_matches(',') };
             format!("{}; before that {it} failed{times}", kind.how)
@@ -166,6 +168,9 @@ impl FailingGroup {
 
 /// What shows more. An attempt that never started has written nothing.
 fn commands(task: &str, exit: &Exit) -> String {
+    if exit.is_of_full_node() {
+        return "free space on the disk of that node; the task begins again by itself".to_owned();
+    }
     if exit.reason == EndReason::StartFailed {
         if let Some(helper) = helper_of_failure(&exit.message) {
             return format!("what it wrote: borough task logs {task} --previous --helper {helper}");

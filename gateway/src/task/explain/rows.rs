@@ -230,7 +230,8 @@ fn is_failing(row: &TaskRow, reset_after_ms: u64, now_ms: i64) -> bool {
         u64::try_from(since_ms).is_ok_and(|since_ms| since_ms >= reset_after_ms)
     };
     let is_moved = row.exit.as_ref().is_some_and(|exit| !exit.is_failure());
-    row.failures > 0
+    let was_refused = row.exit.as_ref().is_some_and(|exit| exit.is_of_full_node());
+    (row.failures > 0 || (was_refused && row.state == TaskState::Pending))
         && match row.state {
             TaskState::Pending | TaskState::Held | TaskState::Assigned | TaskState::Starting => true,
             // One failure is no loop. More are, until an attempt has lasted long enough to forget them, or somebody

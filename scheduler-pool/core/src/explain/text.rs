@@ -272,6 +272,9 @@ impl fmt::Display for WaitReason {
                 )
             }
             Self::IndexBeyondCount { count } => write!(f, "its job has {}", tasks_text(*count)),
+            Self::BackOff { until_ms, failures: 0 } => {
+                write!(f, "backs off until {}: its last node could not take it", moment(*until_ms))
+            }
             Self::BackOff { until_ms, failures } => {
                 let times = if *failures == 1 { "failure" } else { "failures in a row" };
                 write!(f, "backs off until {} after {failures} {times}", moment(*until_ms))
@@ -420,6 +423,9 @@ impl Explanation {
             f.write_str("; ")?;
         }
         let other = if self.elsewhere { "other " } else { "" };
+        // Some of the gang fit. What follows is about those that do not.
+        let next = self.waits.iter().any(|wait| matches!(wait, WaitReason::Gang { fitted: 1.., .. }));
+        let next = if next { "the next one " } else { "" };
         match (self.nodes, self.nodes_fit) {
             (0, _) if self.own_nodes => f.write_str("its node is gone")?,
             (1, 0) if self.own_nodes => f.write_str("does not fit its own node, and may run on no other")?,
@@ -432,8 +438,8 @@ impl Explanation {
             }
             (0, _) if self.elsewhere => f.write_str("the cell has no other node")?,
             (0, _) => f.write_str("the cell has no nodes")?,
-            (nodes, 0) => write!(f, "fits on none of {nodes} {other}{}", nodes_text(nodes))?,
-            (nodes, fit) => write!(f, "fits on {fit} of {nodes} {other}{}", nodes_text(nodes))?,
+            (nodes, 0) => write!(f, "{next}fits on none of {nodes} {other}{}", nodes_text(nodes))?,
+            (nodes, fit) => write!(f, "{next}fits on {fit} of {nodes} {other}{}", nodes_text(nodes))?,
         }
         if !self.lost.is_empty() && parts == TextParts::All {
             f.write_str(": ")?;

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use borough_model::job::identity_file_name;
+use borough_model::task::machine::NODE_FULL;
 use borough_proto::v1;
 use borough_shim::file::{json_read, own_open};
 use borough_shim::process::ProcessId;
@@ -91,7 +92,7 @@ impl Starter {
         let fresh = !directory.join(SPEC_FILE).exists();
         if fresh {
             attempt_begin(&self.state, id, assignment, spec.as_ref().ok())
-                .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
+                .map_err(|error| node_refused(&format!("cannot write {}", directory.display()), &error))?;
         }
         let spec = spec?;
         let tokens = tokens.into_iter().map(|of| (identity_file_name(&of.name), of.token.into_bytes()));
@@ -105,11 +106,11 @@ impl Starter {
         }
         // The program exists, unless the disk was full when the agent started.
         if let Some(bin) = self.program.parent() {
-            shim_install(bin).map_err(|error| format!("cannot write the shim's program: {error}"))?;
+            shim_install(bin).map_err(|error| node_refused("cannot write the shim's program", &error))?;
         }
         self.watch.add(id, &directory);
         let child = shim_spawn(&self.program, "run", &directory)
-            .map_err(|error| format!("cannot start its shim: {error}"))?;
+            .map_err(|error| node_refused("cannot start its shim", &error))?;
         Ok((spec, child))
     }
 
@@ -196,6 +197,13 @@ fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
             other => return other,
         }
     }
+}
+
+/// Why the node could not take an attempt. The cell knows a full disk by its first words: the task is not at fault. The
+/// task's own directory may be full by its own limit, so what is written there is none of this.
+fn node_refused(what: &str, error: &io::Error) -> String {
+    let full = if error.kind() == io::ErrorKind::StorageFull { NODE_FULL } else { "" };
+    format!("{full}{what}: {error}")
 }
 
 /// The file of the shim's own errors. If a task has put something else there, it is replaced: it must not keep an

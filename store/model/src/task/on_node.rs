@@ -16,7 +16,9 @@ impl TaskRow {
     /// Returns true if its last attempts have failed, and the present one is not healthy: nobody knows when it will be.
     /// A task that was moved, or was lost with its node, may serve as before.
     pub fn keeps_failing(&self) -> bool {
-        let lost = |exit: &Exit| matches!(exit.reason, EndReason::NodeLost | EndReason::NodeRebooted);
+        let lost = |exit: &Exit| {
+            matches!(exit.reason, EndReason::NodeLost | EndReason::NodeRebooted) || exit.is_of_full_node()
+        };
         // Only a failure makes the next attempt wait.
         let has_failed = self.not_before_ms > 0 && !self.exit.as_deref().is_some_and(lost);
         self.failures >= FAILURES_KEPT

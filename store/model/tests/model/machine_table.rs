@@ -269,7 +269,8 @@ fn every_row_of_the_table_and_all_that_follow_keep_the_invariants() {
     }
 }
 
-/// A drain, an eviction, a taint and a shutdown move a task. It ran well, so they are no restarts.
+/// A drain, an eviction, a taint and a shutdown move a task, and a rollout gives it another version. It ran well, so
+/// they are no restarts, and neither is the loss of its node.
 #[test]
 fn a_move_is_no_restart() {
     let end = exited(1, 0, true, JobKind::Service);
@@ -282,6 +283,7 @@ fn a_move_is_no_restart() {
             StopReason::Tainted,
             StopReason::Shutdown,
             StopReason::AllocLeft,
+            StopReason::Updated,
         ];
         assert_eq!(row.restarts, u32::from(!moves.contains(&reason)), "{reason:?}");
     }

@@ -2,7 +2,9 @@
 
 use borough_model::id::NodeId;
 use borough_model::job::{JobKind, RestartMode, RestartSpec};
-use borough_model::task::machine::{RestartDecision, node_avoided, restart_decide, restart_pause_ms};
+use borough_model::task::machine::{
+    NODE_FULL, RestartDecision, node_avoided, restart_decide, restart_pause_ms,
+};
 use borough_model::task::{
     EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, TaskState, Verdict,
 };
@@ -89,6 +91,29 @@ fn pauses_double_up_to_the_longest_and_attempts_run_out() {
     };
     assert_eq!([after(0), after(1), after(2)], [again(1, 500), again(2, 1000), again(3, 2000)]);
     assert_eq!((after(3).verdict, after(3).not_before_ms), (Verdict::Failed, 0));
+}
+
+/// A version that no full node could start has not failed, and a task that may not restart has not begun.
+#[test]
+fn a_start_that_a_full_disk_prevents_is_no_failure_of_the_task() {
+    let message = format!("{NODE_FULL}cannot write the shim's program");
+    let full = Exit { message, ..exit(EndReason::StartFailed, None) };
+    assert!(!full.is_failure() && exit(EndReason::StartFailed, None).is_failure());
+    let own = Exit { reason: EndReason::Exited, code: Some(1), ..full.clone() };
+    assert!(own.is_failure(), "a task that writes the same text");
+    for mode in [RestartMode::Never, RestartMode::OnFailure, RestartMode::Always] {
+        let rules = rules(JobKind::Service);
+        let restart = RestartSpec { mode, attempts_max: Some(0), ..rules.restart };
+        let rules = TaskRules { restart, ..rules };
+        let row = TaskRow { failures: 2, crashes_there: 1, ..running(Health::Unknown) };
+        let again = RestartDecision {
+            verdict: Verdict::Again,
+            crashed: true,
+            failures: 2,
+            not_before_ms: NOW + i64::try_from(restart_pause_ms(&rules, 2)).unwrap(),
+        };
+        assert_eq!(restart_decide(&rules, &row, &full, NOW), again, "{mode:?}");
+    }
 }
 
 #[test]

@@ -40,7 +40,9 @@ pub use event::{
 pub use gang::{
     GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_status,
 };
-pub use restart::{CRASHES_BEFORE_AVOIDED, RestartDecision, node_avoided, restart_decide, restart_pause_ms};
+pub use restart::{
+    CRASHES_BEFORE_AVOIDED, NODE_FULL, RestartDecision, node_avoided, restart_decide, restart_pause_ms,
+};
 
 use self::agent::Release;
 use self::operate::HeldShare;

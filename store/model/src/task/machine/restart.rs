@@ -9,15 +9,25 @@ use crate::task::{EndReason, Exit, StopReason, TaskRow, Verdict};
 /// Failed attempts in a row on one node after which [`node_avoided`] names it.
 pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
 
+/// How an agent begins the reason of an attempt that its full disk prevents. No text of a task stands before it.
+pub const NODE_FULL: &str = "the disk of its node is full: ";
+
 impl Exit {
     /// The stop that ended the attempt, by the text that it left.
     pub fn stop(&self) -> Option<StopReason> {
         StopReason::of_text(&self.message)
     }
 
+    /// Returns true if the attempt never started, because the disk of its node was full. That says nothing about the
+    /// task or its version.
+    pub fn is_of_full_node(&self) -> bool {
+        self.reason == EndReason::StartFailed && self.message.starts_with(NODE_FULL)
+    }
+
     /// Returns true if the attempt ended by a fault of the task: not by a stop for another cause, nor with its node.
     pub fn is_failure(&self) -> bool {
         match (self.reason, self.stop()) {
+            _ if self.is_of_full_node() => false,
             (EndReason::NodeLost | EndReason::NodeRebooted, _) => false,
             (_, Some(stop)) => stop == StopReason::Unhealthy,
             (reason, None) => reason != EndReason::Stopped,
@@ -66,6 +76,7 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
             EndReason::Stopped | EndReason::NodeLost | EndReason::NodeRebooted => {
                 decision_again(rules, row, exit)
             }
+            EndReason::StartFailed if exit.is_of_full_node() => decision_elsewhere(rules, row, now_ms),
             EndReason::Exited | EndReason::Signaled | EndReason::OutOfMemory | EndReason::StartFailed => {
                 decision_by_mode(rules, row, exit, result, now_ms)
             }
@@ -88,6 +99,14 @@ fn decision_over(verdict: Verdict, row: &TaskRow) -> RestartDecision {
 fn decision_again(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> RestartDecision {
     let failures = if recovered(rules, row, exit) { 0 } else { row.failures };
     RestartDecision { failures, ..decision_over(Verdict::Again, row) }
+}
+
+/// The node could not take the attempt. The task pauses, so that a full node is not asked in a loop, and prefers another
+/// node after the second time. Its own failures stay as they are.
+fn decision_elsewhere(rules: &TaskRules, row: &TaskRow, now_ms: i64) -> RestartDecision {
+    let pause_ms = restart_pause_ms(rules, row.crashes_there.saturating_add(1));
+    let not_before_ms = now_ms.saturating_add_unsigned(pause_ms);
+    RestartDecision { verdict: Verdict::Again, crashed: true, failures: row.failures, not_before_ms }
 }
 
 /// An end without a stop: the mode decides whether the task is retried, the count of failures in a row how soon. A

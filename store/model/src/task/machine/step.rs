@@ -201,8 +201,14 @@ impl<'a> TransitionDraft<'a> {
     pub(super) fn attempt_end(self) -> Self {
         match self.row.verdict {
             None | Some(Verdict::Again) => {
-                // A task that only has to move ran well.
-                let moves = self.row.stop.is_some_and(StopReason::is_move);
+                // A task that only has to move, gets another version or loses its node ran well.
+                let is_ordered = |stop: StopReason| stop.is_move() || stop == StopReason::Updated;
+                let is_of_node = |exit: &Exit| {
+                    matches!(exit.reason, EndReason::NodeLost | EndReason::NodeRebooted)
+                        || exit.is_of_full_node()
+                };
+                let moves =
+                    self.row.stop.is_some_and(is_ordered) || self.row.exit.as_deref().is_some_and(is_of_node);
                 let step = self.with(|row| row.restarts = row.restarts.saturating_add(u32::from(!moves)));
                 step.back_to_pending()
             }
