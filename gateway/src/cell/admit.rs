@@ -244,10 +244,23 @@ struct AskedFor<'a> {
     owner: Option<&'a Name>,
 }
 
+/// The name of a method as people say it: `ListJobs` is `list jobs`.
+fn action_words(action: &str) -> String {
+    let mut words = String::new();
+    for letter in action.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
 impl AskedFor<'_> {
     fn refusal(&self, refused: &AccessRefused) -> Status {
         let Self { cell, method, owner } = *self;
         let action = method.split_once('/').map_or(method, |(_, name)| name);
+        let words = action_words(action);
         let of = owner.map(|owner| format!(" of {owner}")).unwrap_or_default();
         // The administrator who runs the command may have another default cell, so each command names this one.
         let next = match refused {
@@ -282,7 +295,7 @@ impl AskedFor<'_> {
                 band.name()
             ),
         };
-        let text = format!("{action}{of} is not allowed in cell {cell}: {refused}; {next}");
+        let text = format!("to {words}{of} is not allowed in cell {cell}: {refused}; {next}");
         let right = match refused {
             AccessRefused::Missing { right, .. } | AccessRefused::Denied { right, .. } => right.name(),
             AccessRefused::Nothing { .. } => "",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::Name;
+use borough_model::job::file::nearest;
 use borough_model::job::scheduler_rules_check;
 use borough_model::node::label_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
@@ -336,7 +337,11 @@ fn queue_known(queues: &[QueueSpec], queue: &str) -> Result<(), FieldRefused> {
     } else {
         format!("a queue that takes jobs: {}", known.join(", "))
     };
-    Err(FieldRefused::new("spec.queue", queue, accepted))
+    let refused = match nearest(queue, &known) {
+        Some(near) => format!("{queue:?}, did you mean {near:?}?; accepted: {accepted}"),
+        None => accepted,
+    };
+    Err(FieldRefused::new("spec.queue", queue, refused))
 }
 
 #[cfg(test)]

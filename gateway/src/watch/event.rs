@@ -6,7 +6,7 @@ use borough_model::journal::ValueChange;
 use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::task::{EndReason, Exit, Health, StopReason};
-use borough_model::{Delta, JobRow, TaskRow, TaskState};
+use borough_model::{Delta, JobRow, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 use super::change::{JobNames, removed_name};
@@ -89,6 +89,13 @@ pub(super) fn sentence(
         }
     };
     Some(Sentence { subject, text })
+}
+
+/// Who has made an entry, for people: an agent by the name of its node, `node/alpha-1`.
+pub(super) fn actor_named(state: &MirrorState, actor: &str) -> String {
+    let id = actor.strip_prefix("node/n").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let node = id.and_then(|id| state.nodes().get(&NodeId(id)));
+    node.map_or_else(|| actor.to_owned(), |row| format!("node/{}", row.name))
 }
 
 /// What a merged service chooses, and who has which share.

@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
 
 use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
-use super::event::{Sentence, sentence, with_values};
+use super::event::{Sentence, actor_named, sentence, with_values};
 use super::feed::{FeedItem, feed};
 use super::selected::WantedSubjects;
 use crate::cell::{Asked, CellContext, Cells, cursor_from_message, cursor_to_message};
@@ -199,7 +199,7 @@ fn events_of(
     let event = |sentence: Sentence| v1::Event {
         cursor: Some(cursor_to_message(cursor)),
         at_ms: entry.at_ms,
-        actor: entry.actor.clone(),
+        actor: actor_named(state, &entry.actor),
         action: entry.action.clone(),
         subject: sentence.subject,
         text: sentence.text,

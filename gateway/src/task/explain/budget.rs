@@ -56,7 +56,9 @@ fn is_away(budget: &DisruptionBudget, task: &TaskRow, now_ms: i64) -> bool {
 fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow], now_ms: i64) -> String {
     let are = if away.len() == 1 { "is" } else { "are" };
     let tasks = if budget.count == 1 { "task" } else { "tasks" };
-    let most = match used.away_max(budget, now_ms) {
+    // What surges and serves stands in for as many of the owner.
+    let stands_in = if budget.surge_wanted > 0 { 0 } else { used.surging };
+    let most = match used.away_max(budget, now_ms).saturating_add(stands_in) {
         0 => "none may be".to_owned(),
         most => format!("{most} may be"),
     };
@@ -64,7 +66,7 @@ fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow], now_ms: 
     if budget.surge_wanted > 0 {
         text.push_str(" before a further task surges and is healthy");
     } else if budget.surge > 0 {
-        text.push_str(&format!(" beyond the {} of {} surging tasks that serve", used.surging, budget.surge));
+        text.push_str(&surge_text(used.surging, budget.surge));
     }
     let named: Vec<String> =
         away.iter().take(NAMED_MAX).map(|task| format!("task {} {}", task.id.index, why(task))).collect();
@@ -75,6 +77,15 @@ fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow], now_ms: 
         text.push_str(&format!(", and {} more", away.len() - NAMED_MAX));
     }
     text
+}
+
+/// What the surging tasks of a job allow: `, as 1 surging task stands in`.
+fn surge_text(serving: u32, surge: u32) -> String {
+    match serving {
+        0 => " until a surging task serves".to_owned(),
+        1 => format!(", as 1 surging task of {surge} stands in"),
+        serving => format!(", as {serving} surging tasks of {surge} stand in"),
+    }
 }
 
 /// Why a task is away.
@@ -141,6 +152,13 @@ mod tests {
         let expected = "0 of 2 tasks are away, and 1 may be; of job ada/web in it, 1 of 2 tasks is away, and 1 may be: \
                         task 0 starts";
         assert_eq!((waits.text.as_str(), waits.is_left), (expected, false));
+    }
+
+    #[test]
+    fn surging_tasks_stand_in_once_they_serve() {
+        assert_eq!(surge_text(0, 1), " until a surging task serves");
+        assert_eq!(surge_text(1, 1), ", as 1 surging task of 1 stands in");
+        assert_eq!(surge_text(2, 3), ", as 2 surging tasks of 3 stand in");
     }
 
     #[test]
