@@ -207,6 +207,16 @@ impl Leaf {
         Ok(())
     }
 
+    /// The memory that it may use; `None`: there is no limit, or no hierarchy has one.
+    pub fn memory_max(&self) -> Option<u64> {
+        let v1 = || self.file("memory.limit_in_bytes", Some("memory"));
+        // Without a limit, version 2 has a word, and version 1 nearly the largest number.
+        self.file("memory.max", None)
+            .or_else(v1)
+            .and_then(|path| number_read(&path))
+            .filter(|most| most >> 60 == 0)
+    }
+
     /// How many of its processes the kernel has killed for lack of memory.
     pub fn oom_kills(&self) -> u64 {
         let unified = self.file("memory.events", None).and_then(|path| field_read(&path, "oom_kill"));
@@ -239,6 +249,17 @@ impl Leaf {
             processes: u32::try_from(self.processes().len()).unwrap_or(u32::MAX),
         })
     }
+}
+
+/// How the kernel ended processes for lack of memory, with the limit, and the field of a job file that sets it.
+pub(crate) fn oom_text(kills: u64, most: Option<u64>) -> String {
+    const MEBI: u64 = 1 << 20;
+    let limit = match most {
+        None => "memory limit".to_owned(),
+        Some(bytes) if bytes % MEBI == 0 => format!("memory limit of {}MiB", bytes / MEBI),
+        Some(bytes) => format!("memory limit of {bytes} bytes"),
+    };
+    format!("the kernel killed {kills} of its processes at its {limit} (task.resources.memory)")
 }
 
 /// A directory and those below it, the deepest first.

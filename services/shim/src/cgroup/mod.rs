@@ -12,5 +12,6 @@ mod leaf;
 mod resize;
 
 pub use host::{CgroupRoot, CgroupVersion, Host};
+pub(crate) use leaf::oom_text;
 pub use leaf::{CgroupLimits, CgroupUsage, Leaf};
 pub use resize::{ResizeError, ResizeLimits};

@@ -21,7 +21,7 @@ use super::helper_step::{HelperStep, MainStage, StartWish};
 use super::leftover::{children_reap, leftover_kill};
 use super::output::Output;
 use super::termination::{Termination, TerminationStep};
-use crate::cgroup::Leaf;
+use crate::cgroup::{Leaf, oom_text};
 use crate::clock;
 use crate::file::{file_sync, json_begin, json_read, json_rewrite};
 use crate::log::OutputStream;
@@ -389,9 +389,7 @@ impl Shim {
             (!self.start_error.is_empty()).then(|| String::from_utf8_lossy(&self.start_error).into_owned());
         let message = match oom_kills {
             0 => String::new(),
-            kills => format!(
-                "the kernel killed {kills} of its processes at its memory limit (task.resources.memory)"
-            ),
+            kills => oom_text(kills, self.cgroup.memory_max()),
         };
         ExitRecord {
             code: status.exit_status(),
