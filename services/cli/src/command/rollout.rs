@@ -1,8 +1,8 @@
 //! Verbs on rollouts.
 
-use borough_client::{Client, ClientError, JobRef};
+use borough_client::{Client, ClientError, JobRef, TaskFilter};
 use borough_proto::v1::order_rollout_request::Order;
-use borough_proto::v1::{Job, JobState, RolloutState};
+use borough_proto::v1::{Job, JobState, PageRequest, Rollout, RolloutState, TaskState};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
@@ -11,7 +11,12 @@ use super::rollout_undo::KnownVersions;
 use crate::args::{Global, RolloutChoice, RolloutVerb, UndoArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, RolledVersionView, RolloutStatusView, table};
+use crate::output::{
+    ExplanationView, Foreign, Printer, RolledVersionView, RolloutStatusView, leaving_text, table, tally,
+};
+
+/// Tasks that a rollout waits for and that are named.
+const LEAVING_MAX: u32 = 5;
 
 pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
@@ -185,10 +190,32 @@ pub(super) async fn view_of(
     let unplaced = unplaced(client, job, row).await?;
     let is_way_back = rollout.reverts > 0;
     let mut view = RolloutStatusView::new(row, rollout, unplaced);
+    view.leaving = leaving(client, job, row).await?;
     if is_way_back {
         view.brings_back = KnownVersions::read(client, job, row).await.original(view.rollout.version);
     }
     Ok(Some(view))
+}
+
+/// The tasks that a rollout waits for although they want nothing: some, if there are many.
+async fn leaving(client: &Client, job: &JobRef, row: &Job) -> Result<Vec<Foreign>, Failure> {
+    let is_open = |rollout: &Rollout| rollout.state() != RolloutState::Done;
+    let counts = row.tasks.unwrap_or_default();
+    let leaves = counts.stopping.saturating_add(counts.releasing).saturating_add(counts.lost);
+    if leaves == 0 || row.state() != JobState::Running || !row.rollout.as_ref().is_some_and(is_open) {
+        return Ok(Vec::new());
+    }
+    let states = vec![TaskState::Stopping, TaskState::Releasing, TaskState::Lost];
+    let filter = TaskFilter { states, wanted: true, ..TaskFilter::of_job(job) };
+    let page = PageRequest { limit: LEAVING_MAX, ..PageRequest::default() };
+    let tasks = client.task_list_page(&filter, page).await?.tasks;
+    let mut texts: Vec<Foreign> = tasks.iter().map(leaving_text).collect();
+    let named = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+    let others = usize::try_from(leaves.saturating_sub(named)).unwrap_or(usize::MAX);
+    if others > 0 {
+        texts.push(format!("{} more", tally(others, "task")).into());
+    }
+    Ok(texts)
 }
 
 /// Why tasks of a job have no node, or were not resized, if its rollout is not done. Those that fail and those that run

@@ -15,7 +15,7 @@ mod tests;
 pub use jsonnet::evaluate;
 pub(crate) use problem::shown as path_shown;
 pub use problem::{EmptyContent, JobFileError};
-pub use starter::{StarterKind, starter, starter_of};
+pub use starter::{StarterKind, starter, starter_json, starter_of};
 pub(crate) use written::job_text;
 
 use std::io::Read as _;

@@ -32,6 +32,15 @@ pub fn starter_of(kind: StarterKind) -> &'static str {
     }
 }
 
+/// A file to start from as JSON, which has no comments.
+///
+/// # Errors
+/// The text is no YAML.
+pub fn starter_json(yaml: &str) -> Result<String, String> {
+    let value: serde_json::Value = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+    Ok(format!("{value:#}\n"))
+}
+
 /// Where further fields of the task are added.
 const TASK_MARK: &str = "  # (task)\n";
 

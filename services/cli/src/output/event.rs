@@ -118,7 +118,10 @@ impl ChangeView {
 
     pub(crate) fn text(&self) -> String {
         let kind = self.kind.replace('_', " ");
-        let text = format!("{} {kind} {}: {} [{}]", time(self.at_ms), self.subject, self.state, self.action);
+        // A person has done it. What the cell does by itself needs no name.
+        let by = self.actor.to_string().strip_prefix("user/").map(|user| format!(" by {user}"));
+        let action = format!("{}{}", self.action, by.unwrap_or_default());
+        let text = format!("{} {kind} {}: {} [{action}]", time(self.at_ms), self.subject, self.state);
         text.replace(" []", "").replace(":  [", ": [")
     }
 }

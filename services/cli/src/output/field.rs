@@ -1,6 +1,7 @@
 //! Help on the fields of a job file, as text.
 
 use borough_model::job::file::FieldHelp;
+use serde_json::Value;
 
 /// Columns of a line of text.
 const COLUMNS_MAX: usize = 100;
@@ -18,7 +19,7 @@ pub(crate) fn field_text(field: &FieldHelp) -> String {
         lines.extend(wrapped("    ", &format!("Accepted: {}", field.accepted)));
     }
     if let Some(example) = &field.example {
-        lines.extend(wrapped("    ", &format!("Example: {example}")));
+        lines.extend(example_lines(field.name(), example));
     }
     for inner in &field.inner {
         lines.push(String::new());
@@ -44,6 +45,20 @@ pub(crate) fn field_tree(field: &FieldHelp) -> String {
         lines.push(format!("{:indent$}{}", "", head(below.name(), below), indent = 2 * depth));
     }
     lines.join("\n")
+}
+
+/// An example as a job file has it.
+fn example_lines(name: &str, example: &Value) -> Vec<String> {
+    let file = serde_json::Map::from_iter([(name.to_owned(), example.clone())]);
+    let text = serde_saphyr::to_string(&file).unwrap_or_else(|_| format!("{name}: {example}"));
+    let text: Vec<&str> = text.trim_end().lines().collect();
+    match text.as_slice() {
+        [line] => vec![format!("    Example: {line}")],
+        lines => {
+            let lines = lines.iter().map(|line| format!("        {line}"));
+            std::iter::once("    Example:".to_owned()).chain(lines).collect()
+        }
+    }
 }
 
 /// The name of a field, its type and its default, in one line.

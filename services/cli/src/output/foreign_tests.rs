@@ -242,14 +242,14 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
 #[test]
 fn no_view_shows_what_a_terminal_would_act_on() {
     for wide in [false, true] {
-        for (what, text) in shown(&Style { wide, color: false, columns: None }) {
+        for (what, text) in shown(&Style { wide, color: false, columns: None, now_ms: None }) {
             assert_eq!(lines_shown(&text), text, "{what}");
             assert!(
                 !text.lines().any(|line| line.starts_with("error:")),
                 "{what} has a forged line:\n{text}"
             );
         }
-        for (what, text) in shown(&Style { wide, color: true, columns: None }) {
+        for (what, text) in shown(&Style { wide, color: true, columns: None, now_ms: None }) {
             assert_eq!(painted_shown(&text), text, "{what}: there are colours, and nothing besides");
             assert!(!text.contains("\x1b[2J") && !text.contains("\x1b[31m\u{202e}"), "{what}");
         }

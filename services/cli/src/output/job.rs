@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use borough_model::JobSpec;
-use borough_model::job::{Role, spec_value};
+use borough_model::job::{JobKind, Role, spec_value};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::table::Tabular;
 use super::task::{TaskOutput, inside_text, tasks_table};
 use super::text::{facts, tally, time, word};
 use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text, healthy_of};
-use crate::args::condition_value;
+use crate::args::{condition_value, word_shown};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
@@ -273,8 +273,9 @@ impl JobStatusView {
             ("jobs in it", job.alloc_jobs.iter().map(Foreign::to_string).collect::<Vec<_>>().join(", ")),
             ("tasks", wanted_text(job)),
             ("gang", gang),
-            ("submitted", time(job.submitted_ms)),
-            ("changed", time(job.changed_ms)),
+            ("command", spec.as_ref().map(command_text).unwrap_or_default()),
+            ("submitted", style.time(job.submitted_ms)),
+            ("changed", style.time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
             ("rollout", job.rollout.as_ref().map(|rollout| rollout.text(&job.state)).unwrap_or_default()),
         ]);
@@ -301,6 +302,15 @@ impl JobStatusView {
         }
         text
     }
+}
+
+/// The command of a job's tasks, as a shell has it. An alloc set runs none, and each role may have its own.
+fn command_text(spec: &JobSpec) -> String {
+    if spec.kind == JobKind::AllocSet {
+        return String::new();
+    }
+    let words: Vec<_> = spec.task.command.iter().map(|word| word_shown(word)).collect();
+    Foreign::from(words.join(" ")).to_string()
 }
 
 /// How many tasks a job wants, and how many are in which state. Of a job that is over, none may be left in any.
@@ -375,7 +385,7 @@ impl RestartedView {
 #[cfg(test)]
 mod tests {
     use borough_model::Name;
-    use borough_model::job::{GangSpec, GangTopology, JobKind, TaskOverride};
+    use borough_model::job::{GangSpec, GangTopology, TaskOverride};
 
     use super::*;
 

@@ -68,7 +68,7 @@ pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rolled_version::RolledVersionView;
 pub(crate) use rollout::{
-    RolloutOutput, RolloutStatusView, canaries_text, healthy_of, skipped_text, surge_waits_text,
+    RolloutOutput, RolloutStatusView, canaries_text, healthy_of, leaving_text, skipped_text, surge_waits_text,
 };
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
@@ -82,6 +82,7 @@ pub(crate) use watch::{WatchedList, WatchedStatus};
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use borough_kv::env::SystemClock;
 use serde::Serialize;
 
 use self::foreign::{json_shown, lines_shown, painted_shown};
@@ -138,7 +139,7 @@ impl Printer {
         let wide = self.format == OutputFormat::Wide;
         // Who asks for all columns gets them.
         let columns = watch::columns().filter(|_| !wide);
-        Style { wide, color: self.color, columns }
+        Style { wide, color: self.color, columns, now_ms: Some(SystemClock::shared().wall_ms()) }
     }
 
     /// A list: a table, or a list of objects. A table without rows says `none`.
@@ -258,9 +259,20 @@ pub(crate) struct Style {
     pub(crate) color: bool,
     /// The width of the terminal that shows it; absent: there is no limit.
     pub(crate) columns: Option<usize>,
+    /// The present time, for ages; absent: times are shown without them.
+    pub(crate) now_ms: Option<i64>,
 }
 
 impl Style {
+    /// A time with how long ago that is: `2026-11-27T23:25:00Z, 5m ago`.
+    pub(crate) fn time(self, ms: i64) -> String {
+        let now_ms = self.now_ms.filter(|now_ms| ms > 0 && *now_ms >= ms);
+        let ago = now_ms
+            .map(|now_ms| format!(", {} ago", text::age(now_ms.saturating_sub(ms))))
+            .unwrap_or_default();
+        format!("{}{ago}", time(ms))
+    }
+
     /// `text` in an ANSI colour, if colours are on.
     pub(crate) fn paint(self, text: &str, ansi: u8) -> String {
         if self.color { format!("\x1b[{ansi}m{text}\x1b[0m") } else { text.to_owned() }

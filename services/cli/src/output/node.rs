@@ -10,6 +10,7 @@ use super::table::{Tabular, table};
 use super::task::TaskOutput;
 use super::text::{ResourcesView, bytes, facts, time, word};
 use super::{Foreign, Style};
+use crate::args::condition_value;
 
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -210,7 +211,9 @@ impl Tabular for NodeOutput {
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let pairs = |map: &BTreeMap<Foreign, Foreign>| {
-            map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+            let pair =
+                |(key, value): (&Foreign, &Foreign)| format!("{key}={}", condition_value(&value.to_string()));
+            map.iter().map(pair).collect::<Vec<_>>().join(",")
         };
         let cells = vec![
             self.name.to_string(),
@@ -255,7 +258,7 @@ impl NodeStatusView {
             ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
             ("agent", node.agent_version.to_string()),
             ("identity", node.identity.to_string()),
-            ("changed", time(node.changed_ms)),
+            ("changed", style.time(node.changed_ms)),
         ];
         // A node with one domain, or of an older agent, says nothing about them.
         shown.retain(|(what, text)| *what != "domains" || !text.is_empty());

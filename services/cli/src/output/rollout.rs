@@ -237,6 +237,21 @@ pub(crate) struct RolloutStatusView {
     pub(crate) brings_back: Option<u32>,
     /// Why tasks have no node, while the rollout is not done.
     pub(crate) unplaced: Vec<ExplanationView>,
+    /// Tasks that it waits for because they end, or because their node is lost, while it is not done.
+    pub(crate) leaving: Vec<Foreign>,
+}
+
+/// A task that a rollout waits for, as it is said: `task 0 ends on alpha-1 since TIME`.
+pub(crate) fn leaving_text(task: &v1::Task) -> Foreign {
+    let on = if task.node.is_empty() { String::new() } else { format!(" on {}", task.node) };
+    let since = time(task.changed_ms);
+    let text = match task.state() {
+        v1::TaskState::Lost => {
+            format!("task {} is lost with its node {} since {since}", task.index, task.node)
+        }
+        _ => format!("task {} ends{on} since {since}: drain delay, SIGTERM, grace", task.index),
+    };
+    text.into()
 }
 
 impl RolloutStatusView {
@@ -252,6 +267,7 @@ impl RolloutStatusView {
             rollout: RolloutOutput { surge_waits, ..rollout.into() },
             brings_back: None,
             unplaced,
+            leaving: Vec::new(),
         }
     }
 
@@ -275,6 +291,7 @@ impl RolloutStatusView {
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("canaries", if is_over { String::new() } else { self.canaries_text() }),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
+            ("waits for", self.leaving.iter().map(Foreign::to_string).collect::<Vec<_>>().join("; ")),
             ("skipped", if rollout.skipped > 0 { rollout.skipped_text() } else { String::new() }),
             ("batch", batch.to_owned()),
             ("earlier", versions),
@@ -326,6 +343,21 @@ mod tests {
         let (_, listed) = row.split_once("`{").unwrap();
         let (listed, _) = listed.split_once("}`").unwrap();
         assert_eq!(listed.split(", ").collect::<std::collections::BTreeSet<_>>(), own);
+    }
+
+    #[test]
+    fn a_rollout_names_what_ends_and_what_is_lost() {
+        let task = |state: v1::TaskState, index| {
+            let (state, node) = (state.into(), "n1".to_owned());
+            leaving_text(&v1::Task { state, node, index, changed_ms: 1_000, ..v1::Task::default() })
+        };
+        let rollout = v1::Rollout { state: v1::RolloutState::Rolling.into(), ..v1::Rollout::default() };
+        let mut view = RolloutStatusView::new(&v1::Job::default(), rollout, Vec::new());
+        assert!(!view.text().contains("waits for"));
+        view.leaving = vec![task(v1::TaskState::Stopping, 0), task(v1::TaskState::Lost, 2)];
+        let line = "waits for  task 0 ends on n1 since 1970-01-01T00:00:01Z: drain delay, SIGTERM, grace; \
+                    task 2 is lost with its node n1 since 1970-01-01T00:00:01Z\n";
+        assert!(view.text().contains(line), "{}", view.text());
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn as_json<T: Serialize>(object: &T) -> String {
     json(object, JsonLayout::Indented).expect("JSON")
 }
 
-const WIDE: Style = Style { wide: true, color: false, columns: None };
+const WIDE: Style = Style { wide: true, color: false, columns: None, now_ms: None };
 
 fn job() -> v1::Job {
     v1::Job {

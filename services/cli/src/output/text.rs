@@ -18,6 +18,17 @@ pub(crate) fn time(ms: i64) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
+/// A length of time in milliseconds in its largest unit, cut: `45s`, `5m`, `3h`, `12d`.
+pub(crate) fn age(ms: i64) -> String {
+    let seconds = ms.max(0) / 1_000;
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 /// A time with its milliseconds.
 pub(super) fn time_exact(ms: i64) -> String {
     let since = std::time::Duration::from_millis(u64::try_from(ms).unwrap_or(0));
@@ -167,6 +178,13 @@ pub(crate) fn facts(facts: &[(&str, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_age_has_its_largest_unit() {
+        let of = |seconds: i64| age(seconds * 1_000);
+        assert_eq!([of(0), of(119), of(120), of(7_199)], ["0s", "119s", "2m", "119m"]);
+        assert_eq!([of(7_200), of(172_799), of(172_800)], ["2h", "47h", "2d"]);
+    }
 
     #[test]
     fn the_memory_of_a_domain_is_bytes_and_a_card_is_a_number() {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::foreign::{lines_shown, painted_shown};
 use super::table::{Tabular, table, table_page};
+use super::text::time;
 use super::{Printer, Style};
 use crate::args::OutputFormat;
 use crate::exit::Failure;
@@ -168,6 +169,37 @@ fn frame(text: &str, lines: usize, columns: usize) -> String {
     frame
 }
 
+/// A row of a list that is watched without a screen: with when it was seen so, and why it is shown.
+struct SeenRow<T> {
+    row: T,
+    seen: String,
+}
+
+impl<T: Tabular> Tabular for SeenRow<T> {
+    const PLURAL: &'static str = T::PLURAL;
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        let (mut heads, more) = T::heads();
+        heads.push("SEEN");
+        (heads, more)
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let (mut cells, more) = self.row.cells();
+        cells.push(self.seen.clone());
+        (cells, more)
+    }
+}
+
+fn event_word(event: RowEvent) -> &'static str {
+    match event {
+        RowEvent::Listed => "listed",
+        RowEvent::Added => "added",
+        RowEvent::Changed => "changed",
+        RowEvent::Removed => "removed",
+    }
+}
+
 /// A list that is watched.
 pub(crate) struct WatchedList<'p, T> {
     printer: &'p Printer,
@@ -247,8 +279,15 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         if changed.is_empty() {
             return Ok(());
         }
-        let rows: Vec<T> = changed.into_iter().map(|(_, row)| row).collect();
-        self.printer.text(&table_page(&rows, &self.printer.style(), &mut self.widths))
+        let style = self.printer.style();
+        if self.is_log {
+            let rows: Vec<T> = changed.into_iter().map(|(_, row)| row).collect();
+            return self.printer.text(&table_page(&rows, &style, &mut self.widths));
+        }
+        let at = time(style.now_ms.unwrap_or(0));
+        let seen = |(event, row)| SeenRow { row, seen: format!("{at} {}", event_word(event)) };
+        let rows: Vec<SeenRow<T>> = changed.into_iter().map(seen).collect();
+        self.printer.text(&table_page(&rows, &style, &mut self.widths))
     }
 
     /// Ends a reading.
@@ -262,7 +301,10 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         let gone = self.changes.end();
         for name in gone.into_iter().filter(|_| !self.is_log) {
             let change: RowChange<'_, T> = RowChange { event: RowEvent::Removed, name: &name, object: None };
-            self.printer.item(&change, |change| format!("{} is not in the list any more", change.name))?;
+            let at = time(self.printer.style().now_ms.unwrap_or(0));
+            let gone =
+                |change: &RowChange<'_, T>| format!("{at} {} is not in the list any more", change.name);
+            self.printer.item(&change, gone)?;
         }
         if is_first && self.changes.shown.is_empty() && !self.printer.is_machine() {
             self.printer.remark(&self.none);
@@ -298,6 +340,8 @@ impl<'p> WatchedStatus<'p> {
         if let Some(screen) = &mut self.screen {
             return screen.draw(self.printer, &text(view, &style));
         }
+        // An age changes with each reading, and is no change to write.
+        let style = Style { now_ms: None, ..style };
         let shown = match self.printer.format {
             OutputFormat::Table | OutputFormat::Wide => text(view, &style),
             OutputFormat::Json | OutputFormat::Yaml => serde_json::to_string(view).unwrap_or_default(),

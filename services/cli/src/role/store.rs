@@ -142,7 +142,7 @@ fn embedded_find(directory: &Path) -> Result<(), Failure> {
         let hint = format!("the store of `borough dev` is {EMBEDDED}{}/store", directory.display());
         return Err(failure.with_hint(hint));
     }
-    Err(failure)
+    Err(failure.with_hint(format!("the store of `borough dev --dir DIR` is {EMBEDDED}DIR/store")))
 }
 
 fn embedded_failure(error: &OpenError) -> Failure {

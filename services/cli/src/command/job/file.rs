@@ -12,7 +12,8 @@ use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::{
-    EmptyContent, JobFileError, LoadOptions, LoadedFile, StarterKind, load, path_shown, starter, starter_of,
+    EmptyContent, JobFileError, LoadOptions, LoadedFile, StarterKind, load, path_shown, starter,
+    starter_json, starter_of,
 };
 use crate::output::{Printer, SpecView, tally};
 
@@ -24,10 +25,15 @@ pub(super) fn init(path: &Path, kind: Option<StarterKind>, printer: &Printer) ->
         return Ok(Code::Done);
     }
     let extension = path.extension().and_then(|extension| extension.to_str());
-    if !matches!(extension, Some("yaml" | "yml")) {
-        let message = format!("{} does not end in .yaml: the file to start from is YAML", path_shown(path));
-        return Err(Failure::new(Code::Usage, message).with_hint("to see it only: borough job init -"));
-    }
+    let text = match extension {
+        Some("yaml" | "yml") => text,
+        // Without comments: JSON has none, and a job file in JSON is one in Jsonnet too.
+        Some("json" | "jsonnet") => starter_json(&text).map_err(|error| Failure::new(Code::Failed, error))?,
+        _ => {
+            let message = format!("{} ends in none of .yaml, .yml, .json and .jsonnet", path_shown(path));
+            return Err(Failure::new(Code::Usage, message).with_hint("to see it only: borough job init -"));
+        }
+    };
     let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {

@@ -81,8 +81,15 @@ async fn tasks_list(
     listed: &ListArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let fetch = async |page| {
-        let answer = client.task_list_page(filter, page).await?;
+    let fetch = async |page: PageRequest| {
+        let is_first = page.page.is_empty();
+        let mut answer = client.task_list_page(filter, page).await?;
+        // Pages come in the order of the ids of jobs. If one has all, people look for names.
+        if is_first && answer.next_page.is_empty() {
+            answer.tasks.sort_by(|left, right| {
+                (&left.user, &left.job, left.index).cmp(&(&right.user, &right.job, right.index))
+            });
+        }
         Ok(list_page::<_, TaskOutput>(answer.tasks, answer.next_page))
     };
     let changes = WatchFilter {

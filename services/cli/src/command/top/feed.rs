@@ -184,8 +184,8 @@ async fn why(client: &Client, subject: &WhySubject) -> Result<Vec<String>, Clien
     let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
     if views.is_empty() {
         return Ok(vec![match subject.index {
-            None => format!("{}: no task wants a node; each is placed, or has ended", subject.job),
-            Some(index) => format!("{}/{index} wants no node; it is placed, or has ended", subject.job),
+            None => format!("{}: every task is placed or has ended", subject.job),
+            Some(index) => format!("{}/{index}: it is placed or has ended", subject.job),
         }]);
     }
     Ok(explanations_text(&views).lines().map(str::to_owned).collect())

@@ -26,11 +26,12 @@ pub(super) struct FittedColumn {
     pub(super) width: usize,
 }
 
-/// The columns of a table that fit into `available`. The less important ones leave first. Then the name and the state
-/// are cut, before more columns leave.
+/// The columns of a table that fit into `available`. The less important ones leave first, but never the one of the
+/// order, `sorted`. Then the name and the state are cut, before more columns leave.
 pub(super) fn columns_fit(
     columns: &[TableColumn],
     rows: &[&TableRow],
+    sorted: usize,
     available: usize,
 ) -> Vec<FittedColumn> {
     let width_of = |(place, column): (usize, &TableColumn)| {
@@ -45,7 +46,10 @@ pub(super) fn columns_fit(
         let spare = |place: usize| fitted.get(place).map_or(0, |one| one.width.saturating_sub(NAME_MIN));
         let of_name = excess.min(spare(0));
         let of_state = (excess - of_name).min(spare(1));
-        let rank = |place: &usize| columns[fitted[*place].column].rank;
+        let rank = |place: &usize| match fitted[*place].column {
+            column if column == sorted => RANK_KEPT,
+            column => columns[column].rank,
+        };
         let least = (1..fitted.len()).min_by_key(rank);
         let is_cut = excess == of_name || least.is_none_or(|least| rank(&least) >= RANK_KEPT);
         if is_cut && excess == of_name + of_state {
@@ -138,7 +142,7 @@ mod tests {
         let values = ["alice/a-long-name-of-a-job", "running", "a=b", "250m"].map(value).to_vec();
         let row = TableRow { target: RowTarget::Cell(String::new()), values };
         let fitted = |available| {
-            let fitted = columns_fit(&columns, &[&row], available);
+            let fitted = columns_fit(&columns, &[&row], 0, available);
             let total = fitted.iter().map(|one| one.width + GAP).sum::<usize>() - GAP;
             assert!(total <= available, "{total} of {available}");
             fitted.iter().map(|one| columns[one.column].head).collect::<Vec<_>>().join(" ")
@@ -148,5 +152,8 @@ mod tests {
         assert_eq!(fitted(30), "JOB STATE CPU");
         assert_eq!(fitted(22), "JOB STATE");
         assert_eq!(fitted(5), "JOB");
+        let by_labels: Vec<usize> =
+            columns_fit(&columns, &[&row], 2, 30).iter().map(|one| one.column).collect();
+        assert_eq!(by_labels, [0, 1, 2], "the column of the order stays");
     }
 }

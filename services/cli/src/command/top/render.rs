@@ -130,6 +130,12 @@ fn title_line(level: &ScreenLevel, columns: usize) -> Line<'static> {
         let head = level.columns().get(level.sort.column).map_or("", |column| column.head);
         let direction = if level.sort.is_descending { "descending" } else { "ascending" };
         parts.push(format!("by {head} {direction}"));
+        let shown =
+            columns_fit(level.columns(), &level.rows(), level.sort.column, columns.saturating_sub(GAP));
+        match level.columns().len().saturating_sub(shown.len()) {
+            0 => {}
+            hidden => parts.push(format!("{} hidden, s shows the next", tally(hidden, "column"))),
+        }
     }
     if level.has_next_page() || level.page_number() > 1 {
         let more = if level.has_next_page() { ", more follow" } else { ", the last" };
@@ -166,6 +172,10 @@ fn body_lines(level: &ScreenLevel, room: Room, palette: Palette) -> Vec<Line<'st
             None => vec![Line::from("waiting for an answer")],
         },
         Content::Rows { all, .. } if all.is_empty() => vec![Line::from("none")],
+        Content::Rows { all, shown } if shown.is_empty() => {
+            let text = format!("none of {} has {:?}; Esc shows all", tally(all.len(), "row"), level.filter);
+            vec![Line::from(line_shown(&text).into_owned())]
+        }
         Content::Rows { .. } => table_lines(level, room, palette),
         Content::Lines(_) => {
             let lines = wrapped(&level.lines(), room.columns);
@@ -184,7 +194,7 @@ fn body_lines(level: &ScreenLevel, room: Room, palette: Palette) -> Vec<Line<'st
 /// The head and the rows of a table from the first on the terminal on.
 fn table_lines(level: &ScreenLevel, room: Room, palette: Palette) -> Vec<Line<'static>> {
     let rows = level.rows();
-    let fitted = columns_fit(level.columns(), &rows, room.columns.saturating_sub(GAP));
+    let fitted = columns_fit(level.columns(), &rows, level.sort.column, room.columns.saturating_sub(GAP));
     let mut head = vec![Span::raw(" ".repeat(GAP))];
     for fit in &fitted {
         let text = level.columns().get(fit.column).map_or("", |column| column.head);
@@ -231,7 +241,7 @@ fn remark_line(state: &TopState, now: Duration, columns: usize) -> Line<'static>
     match state.link(now) {
         GatewayLink::Disconnected(since) => {
             let reason = line_shown(state.unanswered().unwrap_or_default());
-            return bold(format!("disconnected since {} s, retrying: {reason}", since.as_secs()));
+            return bold(format!("disconnected for {} s, retrying: {reason}", since.as_secs()));
         }
         GatewayLink::Silent(since) => return bold(format!("no answer for {} s", since.as_secs())),
         GatewayLink::Connected => {}

@@ -346,7 +346,10 @@ impl DevCell<'_> {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let nodes = match arguments.nodes {
             0 => "\n  nodes      none: jobs wait until one joins, see borough agent --help",
-            _ => "",
+            1 if arguments.cells.len() == 1 => "",
+            _ => {
+                "\n  machine    each node has all of it, so cells count its processors and memory once for each node"
+            }
         };
         // Without an option, verbs look where `dev` keeps its cells unless told otherwise.
         let usual = dev_directory(None).and_then(|usual| std::fs::canonicalize(usual).ok());
