@@ -1,6 +1,6 @@
 //! Rollouts of several jobs by their labels, and the history of a job's versions.
 
-use borough_tests::{TestCell, options};
+use borough_tests::{TestCell, options, until};
 use serde_json::{Value, json};
 
 /// A service with a label. Each further version counts as healthy only after a minute.
@@ -64,5 +64,29 @@ async fn rollouts_are_shown_paused_and_taken_back_by_labels() {
     let undone = borough(&words).await.ended(0).json();
     assert_eq!(fields(&undone, "version"), [3, 3]);
     borough(&["--yes", "job", "stop", "-l", "app=shop"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_rollout_names_the_task_that_ends() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |says: &str| {
+        format!(
+            "name: slow\nupdate: {{healthy_after: 100ms, surge_max: 0, unavailable_max: 1}}\ntask:\n  command: [sh, -c, \
+             \"trap '' TERM; while true; do sleep 0.1; done\"]\n  grace: 5s\n  environment: {{SAYS: {says}}}\n"
+        )
+    };
+    cell.run("one.yaml", &job("one")).await;
+    let file = cell.file("two.yaml", &job("two"));
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    until("the task that ends", || async {
+        let status = cell.borough(&["rollout", "status", "slow"]).await.ended(0);
+        status.stdout.contains("waits for  task 0 ends on alpha-1 since ").then_some(())
+    })
+    .await;
+    let status = cell.borough(&["rollout", "status", "slow", "--wait", "-o", "json"]).await.ended(0).json();
+    assert_eq!((&status["state"], &status["leaving"]), (&json!("done"), &json!([])));
+    let task = cell.borough(&["task", "status", "slow/0"]).await.ended(0);
+    task.prints("SIGTERM did not end it within its grace").prints("restarts    0\n");
     cell.finish().await;
 }

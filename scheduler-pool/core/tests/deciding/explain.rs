@@ -294,7 +294,7 @@ fn reasons_that_lie_in_no_node_are_reported() {
     let mut gang = spec("ann", "gang", 3, 2000, 64);
     gang.min_member = 3;
     stored.job_submit(JobId(3), &gang);
-    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell can take 2; fits on none of 1 node: 1 less than cpu 2 cores free; would fit on 1 node without cpu"]
+    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell can take 2; the next one fits on none of 1 node: 1 less than cpu 2 cores free; would fit on 1 node without cpu"]
     .assert_eq(&explanation(&stored, 3, 0));
     expect!["the cell has no nodes"].assert_eq(&{
         let mut empty = crate::place::stored_cell(ScoringProfile::BEST_FIT);

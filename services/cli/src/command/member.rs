@@ -5,7 +5,7 @@ use std::time::Duration;
 use borough_client::{Client, ClientError, FederatedFilter, MemberChange};
 use borough_kv::env::SystemClock;
 use borough_model::Name;
-use borough_proto::v1::{FederatedJob, PageRequest, WatchFilter};
+use borough_proto::v1::{FederatedJob, Member, PageRequest, WatchFilter};
 
 use super::bulk::named_read;
 use super::confirm::{Intent, confirm};
@@ -194,8 +194,7 @@ pub(super) async fn drain(global: &Global, drain: MemberDrain, printer: &Printer
             printer.remark(&format!(
                 "{member} has no federated task any more, and gets none until: borough cell uncordon {member}"
             ));
-            let now = client.member_get(member).await.map_err(|error| explained(&client, error))?;
-            return show(now.into(), printer);
+            return show(reported_anew(&client, member).await?.into(), printer);
         }
         let since_ms = member_now.changed_ms;
         let lines: Vec<String> = left.iter().map(|job| left_text(job, member, since_ms)).collect();
@@ -217,6 +216,24 @@ pub(super) async fn drain(global: &Global, drain: MemberDrain, printer: &Printer
     }
 }
 
+/// A cell with a report that is newer than this call, or with its last one if none comes soon. An older one still counts
+/// tasks that have gone since.
+async fn reported_anew(client: &Client, member: &str) -> Result<Member, Failure> {
+    let clock = SystemClock::shared();
+    let begun = clock.monotonic();
+    loop {
+        let now = client.member_get(member).await.map_err(|error| explained(client, error))?;
+        let waited = clock.monotonic().saturating_sub(begun);
+        let is_new = now.report.is_some() && Duration::from_millis(now.report_age_ms) <= waited;
+        if is_new || waited >= REPORT_AWAITED {
+            return Ok(now);
+        }
+        tokio::time::sleep(DRAIN_PAUSE).await;
+    }
+}
+
+/// Time in which a cell that is drained reports again.
+const REPORT_AWAITED: Duration = Duration::from_secs(12);
 /// Pause between two looks at a drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 

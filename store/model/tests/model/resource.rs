@@ -45,6 +45,7 @@ fn amounts_are_read_in_every_unit() {
 fn what_is_no_amount_is_refused_with_what_would_be_one() {
     use AmountProblem::{Empty, Negative, NotANumber, NotFinite, TooFine, TooLarge};
     let unit = |text: &str| AmountProblem::Unit(text.to_owned());
+    let near = |unit: &str, amount: &str| AmountProblem::UnitNear(unit.to_owned(), amount.to_owned());
     let bytes = [
         ("", Empty),
         ("  ", Empty),
@@ -60,9 +61,9 @@ fn what_is_no_amount_is_refused_with_what_would_be_one() {
         (".5", NotANumber),
         ("+5", NotANumber),
         ("\u{0663}", NotANumber),
-        ("64mb", unit("mb")),
-        ("64m", unit("m")),
-        ("64Mib", unit("Mib")),
+        ("64mb", near("mb", "64MB")),
+        ("64m", near("m", "64M")),
+        ("64Mib", near("Mib", "64MiB")),
         ("64MiB/s", unit("MiB/s")),
         ("1e9", unit("e9")),
         ("1_000", unit("_000")),
