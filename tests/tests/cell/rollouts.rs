@@ -77,6 +77,8 @@ async fn a_rollout_names_the_task_that_ends() {
         )
     };
     cell.run("one.yaml", &job("one")).await;
+    // The agent is called after its node, not after the id of it.
+    cell.borough(&["event", "list", "--job", "slow", "-o", "wide"]).await.ended(0).prints(" node/alpha-1 ");
     let file = cell.file("two.yaml", &job("two"));
     cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
     until("the task that ends", || async {
