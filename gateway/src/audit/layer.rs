@@ -78,11 +78,17 @@ fn method_of(path: &str) -> Option<&str> {
 
 fn note(cells: &Cells, trace: &CallTrace, method: &str, headers: &HeaderMap) {
     // Most answers are none: the status of a call that was done follows its body.
-    let Some(status) = Status::from_header_map(headers) else { return };
+    if let Some(status) = Status::from_header_map(headers) {
+        refusal_note(cells, trace, method, &status);
+    }
+}
+
+/// Notes what a caller was refused, in the cells that the call concerns.
+pub(crate) fn refusal_note(cells: &Cells, trace: &CallTrace, method: &str, status: &Status) {
     if !is_refusal(status.code(), trace.kind()) {
         return;
     }
-    let refused = AuditRefusal { code: code_text(status.code()), reason: reason_of(&status), times: 1 };
+    let refused = AuditRefusal { code: code_text(status.code()), reason: reason_of(status), times: 1 };
     let call = AuditedCall { refused: Some(refused), ..trace.call(method) };
     match trace.cell() {
         Some(cell) => {

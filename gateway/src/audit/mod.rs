@@ -16,7 +16,7 @@ use borough_proto::v1::audit_service_server::AuditService;
 use borough_store::audit::{audit_chunks_after, audit_head, audit_is_behind};
 use tonic::{Request, Response, Status};
 
-pub(crate) use layer::AuditLayer;
+pub(crate) use layer::{AuditLayer, refusal_note};
 
 use crate::cell::{Asked, CellContext, Cells, audit_flush};
 use crate::page::PagedList;

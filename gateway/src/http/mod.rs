@@ -15,7 +15,7 @@ use borough_model::access::{ActionNeed, Right};
 use borough_proto::connect::GRPC_ON_HTTP_PORT;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -23,7 +23,9 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tonic::Status;
 
-use crate::auth::{Authenticated, Credentials, NODE_TOKEN_ONLY, NotAuthenticated, Principal, is_grpc};
+use crate::audit::refusal_note;
+use crate::auth::{Authenticated, Credentials, NODE_TOKEN_ONLY, Principal, is_grpc};
+use crate::call::{CallAbout, CallKind, CallTrace};
 use crate::cell::{Cells, OngoingCall};
 use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
@@ -68,17 +70,13 @@ impl HttpServer {
         {
             return Ok(document_answer(document));
         }
-        let caller = match self.credentials.caller(mark.certificate(), request.headers()) {
-            Ok(Authenticated { principal: Principal::Node(_), .. }) => {
-                return Ok(text(StatusCode::FORBIDDEN, format!("{NODE_TOKEN_ONLY}\n")));
-            }
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let trace = trace_of(&mark, &parts);
+        let caller = match self.caller(&mark, request.headers(), &trace) {
             Ok(caller) => caller,
-            Err(refused @ (NotAuthenticated::Token(_) | NotAuthenticated::Certificate(_))) => {
-                return Ok(text(StatusCode::UNAUTHORIZED, format!("{refused}\n")));
-            }
-            Err(NotAuthenticated::Unknown) => {
-                let hint = "send `authorization: Bearer <token>` from the token file\n";
-                return Ok(text(StatusCode::UNAUTHORIZED, hint));
+            Err(refused) => {
+                refusal_note(&self.cells, &trace, method_name(&parts), &refused);
+                return Ok(refusal(&refused));
             }
         };
         if !mark.authenticate(ConnectionKind::Caller) {
@@ -99,7 +97,6 @@ impl HttpServer {
         // What is no text is no position either, and is refused as such.
         let resume = request.headers().get("last-event-id");
         let resume = resume.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let principal = caller.principal.clone();
         let answer = self.calls.answered(same_call(&parts), &principal, |stream| match parts.as_slice() {
             ["metrics"] => self.metrics_allow(&caller.principal).and_then(|()| self.metrics()),
@@ -108,7 +105,26 @@ impl HttpServer {
             }
             _ => Ok(not_found()),
         });
-        Ok(answer.await.unwrap_or_else(|status| refusal(&status)))
+        Ok(answer.await.unwrap_or_else(|status| {
+            refusal_note(&self.cells, &trace, method_name(&parts), &status);
+            refusal(&status)
+        }))
+    }
+
+    /// Who asks. Nodes have nothing to ask here.
+    fn caller(
+        &self,
+        mark: &ConnectionMark,
+        headers: &HeaderMap,
+        trace: &CallTrace,
+    ) -> Result<Authenticated, Status> {
+        let caller = self.credentials.caller(mark.certificate(), headers);
+        let caller = caller.map_err(|error| error.status())?;
+        trace.authenticated(&caller.principal);
+        match caller.principal {
+            Principal::Node(_) | Principal::Claimed(_) => Err(Status::permission_denied(NODE_TOKEN_ONLY)),
+            Principal::Operator | Principal::User(_) => Ok(caller),
+        }
     }
 
     /// Metrics are of every cell of the gateway.
@@ -195,6 +211,26 @@ fn names_watch(
     Ok(response)
 }
 
+/// What is known of a request before it is answered. All requests are reads.
+fn trace_of(mark: &ConnectionMark, parts: &[&str]) -> CallTrace {
+    let trace = CallTrace::new(Some(mark.peer()));
+    trace.is_of(CallKind::Read);
+    if let ["v1", "cells", cell, ..] = parts {
+        trace.is_about(CallAbout::new(cell, None, String::new()));
+    }
+    trace
+}
+
+/// The name of a request in the audit: never a path that the caller has made up.
+fn method_name(parts: &[&str]) -> &'static str {
+    match parts {
+        ["metrics"] => "GET /metrics",
+        ["v1", "cells", _, "names", .., "watch"] => "GET /v1/cells/CELL/names/watch",
+        ["v1", "cells", _, "names", ..] => "GET /v1/cells/CELL/names",
+        _ => "GET other",
+    }
+}
+
 /// The call of gRPC that asks for the same as a request; empty: none, and the request takes no seats. Metrics say how
 /// busy the gateway is, so they must be readable then.
 fn same_call(parts: &[&str]) -> &'static str {
@@ -269,6 +305,7 @@ fn refusal(status: &Status) -> Response<Body> {
     let code = match status.code() {
         tonic::Code::NotFound => StatusCode::NOT_FOUND,
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        tonic::Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         tonic::Code::PermissionDenied => StatusCode::FORBIDDEN,
         tonic::Code::OutOfRange => StatusCode::GONE,
         tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

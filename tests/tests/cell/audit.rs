@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use borough_client::JobRef;
-use borough_tests::{Ran, TestCell, options, until};
+use borough_tests::{Ran, TestCell, http_get, options, until};
 use serde_json::Value;
 
 use crate::access::{TokenIssuer, with_token};
@@ -128,5 +128,55 @@ async fn a_chain_goes_on_over_a_crash_and_a_changed_call_shows() {
     verify(&[&file]).await.ended(1).warns("the audit was changed: chunk 1");
     // An export does not go on behind what was changed.
     cell.borough(&["audit", "export", "--to", &file]).await.ended(1).warns("the audit was changed");
+    cell.finish().await;
+}
+
+/// HTTP answers programs without gRPC, and its refusals are decisions like others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn refusals_over_http_are_recorded_too() {
+    let issuer = TokenIssuer::new();
+    let cell = TestCell::start(options!().nodes(1).dev_arguments(&["--issuer", &issuer.file()])).await;
+    let eve = std::fs::read_to_string(issuer.token("eve", &[])).unwrap();
+    let node = std::fs::read_to_string(cell.root().join("node-token-alpha")).unwrap();
+    let get = async |path: &str, token: Option<&str>| {
+        http_get(&cell.http(), path, token.map(str::trim)).await.unwrap().0
+    };
+    assert_eq!(get("/metrics", None).await, 401);
+    assert_eq!(get("/metrics", Some(&eve)).await, 403);
+    assert_eq!(get("/v1/cells/alpha/names/ann/web/watch", Some(&eve)).await, 403);
+    assert_eq!(get("/v1/cells/alpha/names", Some(&eve)).await, 403);
+    assert_eq!(get("/v1/cells/alpha/names", Some(&node)).await, 403);
+    assert_eq!(get("/secret-of-a-caller", Some("no-token-of-anybody-0123456789abcdef")).await, 401);
+    // What is for everybody, and what was answered, is no refusal.
+    assert_eq!(get("/healthz", None).await, 200);
+    assert_eq!(get("/metrics", Some(&cell.token())).await, 200);
+
+    let refused = calls(&cell, &["--outcome", "refused", "--since", "1h"]).await;
+    let mut seen: Vec<String> = refused
+        .iter()
+        .map(|call| {
+            format!(
+                "{} {} {}",
+                call["by"].as_str().unwrap(),
+                call["method"].as_str().unwrap(),
+                call["refused"]["reason"].as_str().unwrap()
+            )
+        })
+        .filter(|line| line.contains(" GET "))
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(
+        seen,
+        [
+            "node GET /v1/cells/CELL/names ",
+            "nobody GET /metrics CREDENTIAL_MISSING",
+            "nobody GET other CREDENTIAL_MISSING",
+            "user/eve GET /metrics ACCESS_REFUSED",
+            "user/eve GET /v1/cells/CELL/names ACCESS_REFUSED",
+            "user/eve GET /v1/cells/CELL/names/watch ACCESS_REFUSED",
+        ]
+    );
+    assert!(refused.iter().all(|call| call["from"] == "127.0.0.1"), "{refused:?}");
     cell.finish().await;
 }
