@@ -16,6 +16,7 @@ pub mod federated;
 pub mod health;
 pub mod http;
 pub mod job;
+mod join;
 pub mod member;
 pub mod merged;
 pub mod name;

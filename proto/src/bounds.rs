@@ -111,6 +111,17 @@ pub const DNS_TTL_MS_MAX: u64 = 3_600_000;
 /// which a task that does not end counts as stuck.
 pub const CELL_DRAIN_DELAY_MS_MAX: u64 = 10_000;
 
+/// How the text of a join token begins, before a dash and 64 hexadecimal digits.
+pub const JOIN_TOKEN_LABEL: &str = "borough-join";
+/// How the text of a node's identity begins, as above.
+pub const NODE_IDENTITY_LABEL: &str = "borough-node-identity";
+/// For how long a join token may count, in milliseconds: 1 minute to 7 days.
+pub const JOIN_TOKEN_MS: std::ops::RangeInclusive<u64> = 60_000..=7 * 86_400_000;
+/// For how long the identity of a node may count after a renewal, in milliseconds: 10 seconds to 90 days.
+pub const NODE_IDENTITY_MS: std::ops::RangeInclusive<u64> = 10_000..=90 * 86_400_000;
+/// The same if nobody says otherwise: 7 days.
+pub const NODE_IDENTITY_DEFAULT_MS: u64 = 7 * 86_400_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,6 +286,7 @@ mod tests {
             report_interval_ms: u64::MAX,
             store_epoch: u64::MAX,
             signs_identities: true,
+            identity_renew_after_ms: u64::MAX,
         };
         within(&welcome, SHORT_MESSAGE_BYTES_MAX);
         let refused = vec![text(SESSION_ERROR_BYTES_MAX); REFUSED_ITEMS_MAX];

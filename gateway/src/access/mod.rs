@@ -23,6 +23,7 @@ use crate::auth::Principal;
 use crate::cell::{Asked, CellContext, Cells, KeyedRequest, METHODS, MethodRule, keyed_run, principal_of};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store, status_from_validation, status_unavailable};
+use crate::workload::{identity_keys_list, identity_keys_rotate};
 
 /// How long an answer waits until this gateway has the grant.
 const SHOWN_WAIT: Duration = Duration::from_secs(2);
@@ -144,6 +145,20 @@ impl AccessService for AccessServer {
             Err(refused) => answer(false, refused.to_string()),
         };
         Ok(Response::new(response))
+    }
+
+    async fn list_identity_keys(
+        &self,
+        request: Request<v1::ListIdentityKeysRequest>,
+    ) -> Result<Response<v1::ListIdentityKeysResponse>, Status> {
+        identity_keys_list(&self.cells, request).await
+    }
+
+    async fn rotate_identity_keys(
+        &self,
+        request: Request<v1::RotateIdentityKeysRequest>,
+    ) -> Result<Response<v1::RotateIdentityKeysResponse>, Status> {
+        identity_keys_rotate(&self.cells, request).await
     }
 
     async fn list_holders(

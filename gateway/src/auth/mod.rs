@@ -6,6 +6,7 @@
 //! cell. The certificate of a connection proves the same as a token of its holder would.
 
 mod issuer;
+mod principal;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,7 @@ use std::task::{Context, Poll};
 
 use borough_kv::env::Clock;
 use borough_kv::secret::Secret;
-use borough_model::Name;
-use borough_model::access::Identity;
-use borough_model::job::Band;
-use borough_proto::tls::{CertificateName, CertificateNameError};
+use borough_proto::tls::CertificateNameError;
 use futures::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, header};
 use parking_lot::RwLock;
@@ -28,16 +26,13 @@ use tower::{Layer, Service};
 
 pub(crate) use issuer::CredentialEnd;
 pub use issuer::{IssuerRefused, IssuerSettings, Issuers, KeySource, TokenRefused, public_jwk};
+pub use principal::{AGENT_SERVICE, NodeGrant, Principal};
+pub(crate) use principal::{NODE_TOKEN_ONLY, NodeClaim, certified};
+use principal::{covers, is_of_agents};
 
 use crate::call::CallTrace;
 use crate::connection::{ConnectionKind, ConnectionMark, PeerCertificate};
 use crate::status::{status_connections_exhausted, status_with};
-
-/// The one service that a node's token admits to. Only agents call it.
-pub const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
-/// The refusal when a node's token is used for any other service.
-pub(crate) const NODE_TOKEN_ONLY: &str =
-    "this is the token of a node, which opens sessions of agents and nothing else; use an operator's token";
 
 /// The scheme of a token in the header, with its trailing space.
 const SCHEME: &[u8] = b"Bearer ";
@@ -66,39 +61,11 @@ impl Token {
     }
 }
 
-/// The nodes for which a token opens sessions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeGrant {
-    pub cell: Name,
-    /// Absent: any node of the cell.
-    pub node: Option<Name>,
-}
-
-impl std::fmt::Display for NodeGrant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.node {
-            Some(node) => write!(f, "node {node} of cell {}", self.cell),
-            None => write!(f, "nodes of cell {}", self.cell),
-        }
-    }
-}
-
 /// A token of nodes, with the sessions that it opens.
 #[derive(Clone, Debug)]
 pub struct NodeToken {
     pub token: Token,
     pub grant: NodeGrant,
-}
-
-/// Who a token proves the caller to be. Services read it from the extensions of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Principal {
-    /// May make every call.
-    Operator,
-    /// An agent of one of these nodes.
-    Node(Arc<[NodeGrant]>),
-    /// A person or a program, which may do what the grants of a cell say.
-    User(Arc<Identity>),
 }
 
 /// Who a caller is, and how long the credential proves that.
@@ -113,49 +80,6 @@ impl From<Principal> for Authenticated {
     fn from(principal: Principal) -> Self {
         Self { principal, end: None }
     }
-}
-
-impl std::fmt::Display for Principal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Operator => f.write_str("operator"),
-            Self::Node(_) => f.write_str("node"),
-            Self::User(identity) => write!(f, "user/{}", identity.user),
-        }
-    }
-}
-
-impl Principal {
-    /// Returns true if it may run jobs in a band without a quota or a right of that band.
-    pub(crate) fn is_free_in(&self, band: Band) -> bool {
-        !matches!(self, Self::User(_)) || band <= Band::Batch
-    }
-
-    /// Refuses a session of an agent that the token does not cover.
-    pub(crate) fn session_check(&self, cell: &str, node: &str) -> Result<(), Status> {
-        let grants = match self {
-            Self::Operator => return Ok(()),
-            Self::Node(grants) => grants,
-            Self::User(identity) => return Err(not_a_node(identity)),
-        };
-        let is_for = |grant: &NodeGrant| {
-            grant.cell.as_str() == cell && grant.node.as_ref().is_none_or(|only| only.as_str() == node)
-        };
-        if grants.iter().any(is_for) {
-            return Ok(());
-        }
-        let for_which = grants.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        Err(Status::permission_denied(format!(
-            "this token is for {for_which}, and not for node {node:?} of cell {cell:?}; mint one with `borough node token`"
-        )))
-    }
-}
-
-fn not_a_node(identity: &Identity) -> Status {
-    Status::permission_denied(format!(
-        "this credential is of user {}, which is no node; mint a node's token with `borough node token`",
-        identity.user
-    ))
 }
 
 /// A digest of a token (SHA-256).
@@ -257,6 +181,9 @@ impl Credentials {
             return Err(NotAuthenticated::Token(TokenRefused::Long(token.len())));
         }
         let digest = digest_of(token);
+        if let Some(claim) = NodeClaim::of(token, digest) {
+            return Ok(Principal::Claimed(claim).into());
+        }
         if let Some(grants) = self.nodes.read().get(&digest) {
             return Ok(Principal::Node(Arc::clone(grants)).into());
         }
@@ -267,19 +194,6 @@ impl Credentials {
             Some(Err(refused)) => Err(NotAuthenticated::Token(refused)),
             None => Err(NotAuthenticated::Unknown),
         }
-    }
-}
-
-/// What a certificate proves its holder to be; `None`: nothing that admits to a call.
-fn certified(certificate: &PeerCertificate) -> Option<Principal> {
-    match certificate.name.as_ref().ok()? {
-        CertificateName::Operator => Some(Principal::Operator),
-        CertificateName::Node { cell, node } => {
-            let grant = NodeGrant { cell: cell.clone(), node: Some(node.clone()) };
-            Some(Principal::Node([grant].into()))
-        }
-        CertificateName::User(identity) => Some(Principal::User(Arc::new(identity.clone()))),
-        CertificateName::Gateway | CertificateName::Control => None,
     }
 }
 
@@ -367,9 +281,10 @@ where
             Ok(caller) => caller,
             Err(refused) => return Either::Right(ready(Ok(refused.into_http()))),
         };
-        let agent = service_of(path) == Some(AGENT_SERVICE);
-        let kind = if agent { ConnectionKind::Agent } else { ConnectionKind::Caller };
-        if mark.is_some_and(|mark| !mark.authenticate(kind)) {
+        let kind = if is_of_agents(path) { ConnectionKind::Agent } else { ConnectionKind::Caller };
+        // What a node claims is proven by the service that is asked, and the connection has shown nothing before.
+        let proven = !matches!(principal, Principal::Claimed(_));
+        if mark.is_some_and(|mark| proven && !mark.authenticate(kind)) {
             return Either::Right(ready(Ok(status_connections_exhausted().into_http())));
         }
         request.extensions_mut().insert(principal);
@@ -386,11 +301,6 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     kind.starts_with(b"application/grpc")
 }
 
-/// The service that the path of a gRPC call names.
-fn service_of(path: &str) -> Option<&str> {
-    path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service)
-}
-
 /// The principal of a gRPC call, or the refusal.
 fn authenticated(
     credentials: &Credentials,
@@ -400,17 +310,11 @@ fn authenticated(
     credentials.caller(certificate, headers).map_err(|error| error.status())
 }
 
-/// Refuses a service that is not for this kind of principal.
-fn covers(principal: &Principal, path: &str) -> Result<(), Status> {
-    match (principal, service_of(path)) {
-        (Principal::User(identity), Some(AGENT_SERVICE)) => Err(not_a_node(identity)),
-        (Principal::Operator | Principal::User(_), _) | (Principal::Node(_), Some(AGENT_SERVICE)) => Ok(()),
-        (Principal::Node(_), _) => Err(Status::permission_denied(NODE_TOKEN_ONLY)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use borough_model::Name;
+    use borough_model::access::Identity;
+
     use super::*;
 
     fn headers(value: &str) -> HeaderMap {

@@ -61,7 +61,7 @@ pub(crate) fn context_complete(
 ) -> Result<(), Status> {
     let identity = match principal {
         Principal::Operator => return Ok(()),
-        Principal::Node(_) => return Err(Status::permission_denied(NODE_TOKEN_ONLY)),
+        Principal::Node(_) | Principal::Claimed(_) => return Err(Status::permission_denied(NODE_TOKEN_ONLY)),
         Principal::User(identity) => identity,
     };
     let context = context.get_or_insert_default();
@@ -204,7 +204,9 @@ impl CellContext {
     ) -> Result<(), Status> {
         let identity = match principal {
             Principal::Operator => return Ok(()),
-            Principal::Node(_) => return Err(Status::permission_denied(NODE_TOKEN_ONLY)),
+            Principal::Node(_) | Principal::Claimed(_) => {
+                return Err(Status::permission_denied(NODE_TOKEN_ONLY));
+            }
             Principal::User(identity) => identity,
         };
         let owner = (!owner.is_empty()).then(|| name_from_text("user", owner)).transpose();

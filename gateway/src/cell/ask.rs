@@ -166,6 +166,9 @@ methods! {
     "NodeService/AdmitNode" = AdmitNodeRequest: ADMINISTER, cell, nobody, node;
     "NodeService/LabelNode" = LabelNodeRequest: ADMINISTER, cell, nobody, node;
     "NodeService/RemoveNode" = RemoveNodeRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/CreateJoinToken" = CreateJoinTokenRequest: ADMINISTER, cell, nobody, node;
+    "NodeService/ListJoinTokens" = ListJoinTokensRequest: ADMINISTER, cell, nobody;
+    "NodeService/RevokeJoinToken" = RevokeJoinTokenRequest: ADMINISTER, cell, nobody, node;
 
     "NameService/ListEndpoints" = ListEndpointsRequest: SEE, cell, |request| &request.user;
     "NameService/WatchEndpoints" = WatchEndpointsRequest: SEE, cell, |request| &request.user;
@@ -206,6 +209,8 @@ methods! {
     "AccessService/SetGrant" = SetGrantRequest: ADMINISTER, cell, nobody, grant;
     "AccessService/CheckAccess" = CheckAccessRequest: ActionNeed::Identity, cell, nobody;
     "AccessService/ListHolders" = ListHoldersRequest: READ, cell, nobody;
+    "AccessService/ListIdentityKeys" = ListIdentityKeysRequest: READ, cell, nobody;
+    "AccessService/RotateIdentityKeys" = RotateIdentityKeysRequest: ADMINISTER, cell, nobody;
 
     "AuditService/ListAudit" = ListAuditRequest: ADMINISTER, cell, nobody;
     "AuditService/ListAuditChunks" = ListAuditChunksRequest: ADMINISTER, cell, nobody;

@@ -30,6 +30,7 @@ use crate::cell::{
     Ask, Asked, Caller, CellContext, Cells, KeyedRequest, cursor_to_message, keyed_found, keyed_run,
     lost_after_ms,
 };
+use crate::join::{token_create, token_revoke, tokens_list};
 use crate::page::{ListPage, PagedList, page_cut, page_of};
 use crate::select::{node_meets, selector_checked};
 use crate::session::register::{WatchedLease, lease_watch};
@@ -353,6 +354,27 @@ impl NodeService for NodeServer {
         });
         let (_, cursor) = cell.settled(removed.await).await?;
         Ok(Response::new(v1::RemoveNodeResponse { cursor: Some(cursor_to_message(cursor)) }))
+    }
+
+    async fn create_join_token(
+        &self,
+        request: Request<v1::CreateJoinTokenRequest>,
+    ) -> Result<Response<v1::CreateJoinTokenResponse>, Status> {
+        token_create(&self.cells, request).await
+    }
+
+    async fn list_join_tokens(
+        &self,
+        request: Request<v1::ListJoinTokensRequest>,
+    ) -> Result<Response<v1::ListJoinTokensResponse>, Status> {
+        tokens_list(&self.cells, request).await
+    }
+
+    async fn revoke_join_token(
+        &self,
+        request: Request<v1::RevokeJoinTokenRequest>,
+    ) -> Result<Response<v1::RevokeJoinTokenResponse>, Status> {
+        token_revoke(&self.cells, request).await
     }
 
     async fn admit_node(

@@ -70,7 +70,7 @@ impl CallCharge {
     /// connections of their own and one stream each, so users cannot keep them out.
     pub(super) fn of(path: &str, principal: &Principal) -> Option<Self> {
         let caller = match principal {
-            Principal::Node(_) => return None,
+            Principal::Node(_) | Principal::Claimed(_) => return None,
             Principal::Operator => CallerKey::Operator,
             Principal::User(identity) => CallerKey::User(identity.user.clone()),
         };
@@ -119,9 +119,9 @@ mod tests {
             }
         }
         let expected = "ListCells list\nPlanJob list\nListJobs list\nListTasks list\nExplainTask list\nReadLogs stream\n\
-                        Exec stream\nListNodes list\nListEndpoints list\nWatchEndpoints stream\n\
+                        Exec stream\nListNodes list\nListJoinTokens list\nListEndpoints list\nWatchEndpoints stream\n\
                         ListMergedServices list\nListMembers list\nPlanFederatedJob list\nListFederatedJobs list\nListQuotas list\n\
-                        ListGrants list\nListHolders list\nListAudit list\nListAuditChunks list\nWatch stream\nListEvents list\n";
+                        ListGrants list\nListHolders list\nListIdentityKeys list\nListAudit list\nListAuditChunks list\nWatch stream\nListEvents list\n";
         assert_eq!(classes, expected, "a new method: is it a change?");
     }
 

@@ -26,8 +26,8 @@ use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
 use super::registry::{AgentAnswer, End, Opening, RegisteredSession, UsageReport};
-use crate::auth::Principal;
 use crate::cell::{CellContext, Cells};
+use crate::join::{JoinGate, session_hold};
 use crate::status::{status_from_field, status_unavailable};
 
 /// How long an agent has for its first message.
@@ -40,6 +40,7 @@ pub struct AgentServer {
     gateway: String,
     report_interval: Duration,
     silence: Duration,
+    joins: Arc<JoinGate>,
 }
 
 impl AgentServer {
@@ -47,7 +48,8 @@ impl AgentServer {
     /// or less often if the gateway holds many. The same agent in another boot is admitted after its node's lease was
     /// unchanged for `silence`.
     pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration, silence: Duration) -> Self {
-        Self { cells, gateway, report_interval, silence }
+        let joins = Arc::new(JoinGate::new(Arc::clone(&cells)));
+        Self { cells, gateway, report_interval, silence, joins }
     }
 }
 
@@ -61,12 +63,9 @@ impl AgentService for AgentServer {
         &self,
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<SessionStream>, Status> {
-        // The authentication layer has set it. Without it, the caller is unknown.
-        let principal = request.extensions().get::<Principal>().cloned();
-        let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
-        let mut inbound = request.into_inner();
+        let (_, extensions, mut inbound) = request.into_parts();
         let hello = hello_of(&mut inbound).await?;
-        principal.session_check(&hello.cell, &hello.node)?;
+        let joined = self.joins.session_prove(&extensions, &hello.cell, &hello.node).await?;
         let cell = Arc::clone(self.cells.get(&hello.cell)?);
         let (name, facts) = match (hello_names(&hello), facts_of(&hello)) {
             (Ok(name), Ok(facts)) => (name, facts),
@@ -95,17 +94,29 @@ impl AgentService for AgentServer {
             report_interval_ms: u64::try_from(self.report_interval.as_millis()).unwrap_or(u64::MAX),
             store_epoch: cursor.store_epoch,
             signs_identities: true,
+            identity_renew_after_ms: joined.map_or(0, |joined| joined.renew_after_ms),
         };
         session.send(ToAgent::Welcome(welcome)).await;
         let (reports, received) = mpsc::channel(REPORTS_UNAPPLIED_MAX);
         tokio::spawn(
             AgentSession::new(Arc::clone(&cell), Arc::clone(&session), name.clone(), cursor).run(received),
         );
+        if let Some(joined) = joined {
+            let (cell, session) = (Arc::clone(&cell), Arc::clone(&session));
+            tokio::spawn(session_hold(cell, session, name.clone(), joined.line));
+        }
         let (identities, asked) = mpsc::channel(1);
         tokio::spawn(identities_serve(Arc::clone(&cell), Arc::clone(&session), asked));
         let sinks = MessageSinks { reports, identities };
         tokio::spawn(route(cell, session, name, inbound, sinks));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
+    }
+
+    async fn join_node(
+        &self,
+        request: Request<v1::JoinNodeRequest>,
+    ) -> Result<Response<v1::JoinNodeResponse>, Status> {
+        self.joins.join(request).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! The keys of a cell in the memory of a gateway. It reads them again every minute, and makes what is due.
+//! The keys of a cell in the memory of a gateway. It reads them again every few seconds, and makes what is due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::auth::public_jwk;
 
 /// The algorithm of the keys.
 pub(crate) const ALGORITHM: Algorithm = Algorithm::ES256;
-/// How long keys count as they were read. A new one is published long before it signs.
-const LOOK: Duration = Duration::from_secs(60);
+/// How long keys count as they were read: one that is withdrawn signs no longer than that, at any gateway.
+const LOOK: Duration = Duration::from_secs(5);
 /// How long a failed look counts, so that questions without a token cannot burden a store in trouble.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -91,6 +91,19 @@ impl Keyring {
         Ok(Self { keys, jwks, signers })
     }
 
+    pub(crate) fn keys(&self) -> &WorkloadKeys {
+        &self.keys
+    }
+
+    /// The number of each published key, its name, and when it signs.
+    pub(crate) fn published(&self) -> impl Iterator<Item = (&u64, String, i64)> {
+        let name = |jwk: &str| serde_json::from_str::<Jwk>(jwk).ok().and_then(|jwk| jwk.common.key_id);
+        self.keys
+            .published
+            .iter()
+            .map(move |(number, row)| (number, name(&row.jwk).unwrap_or_default(), row.signs_from_ms))
+    }
+
     /// The key that signs at `now_ms`.
     pub(crate) fn signing(&self, now_ms: i64) -> Option<&SigningKey> {
         self.signers.get(&self.keys.signing(now_ms)?)
@@ -135,6 +148,13 @@ impl KeyringMirror {
         let ring = look.ring.clone();
         *self.known.write() = Some(look);
         ring.ok_or(KeysAbsent)
+    }
+
+    /// Reads them again for the next one that asks. What is known stays, in case the store does not answer.
+    pub(crate) fn forget(&self) {
+        if let Some(look) = self.known.write().as_mut() {
+            look.lasts = Duration::ZERO;
+        }
     }
 
     /// What was read so lately that it counts.

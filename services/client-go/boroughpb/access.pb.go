@@ -23,6 +23,345 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What a key of the identities of tasks does.
+type IdentityKeyUse int32
+
+const (
+	IdentityKeyUse_IDENTITY_KEY_USE_UNSPECIFIED IdentityKeyUse = 0
+	// It is published, and signs later.
+	IdentityKeyUse_IDENTITY_KEY_USE_NEXT IdentityKeyUse = 1
+	// New tokens have it.
+	IdentityKeyUse_IDENTITY_KEY_USE_SIGNS IdentityKeyUse = 2
+	// It is published until the last token of it has ended.
+	IdentityKeyUse_IDENTITY_KEY_USE_CHECKS IdentityKeyUse = 3
+)
+
+// Enum value maps for IdentityKeyUse.
+var (
+	IdentityKeyUse_name = map[int32]string{
+		0: "IDENTITY_KEY_USE_UNSPECIFIED",
+		1: "IDENTITY_KEY_USE_NEXT",
+		2: "IDENTITY_KEY_USE_SIGNS",
+		3: "IDENTITY_KEY_USE_CHECKS",
+	}
+	IdentityKeyUse_value = map[string]int32{
+		"IDENTITY_KEY_USE_UNSPECIFIED": 0,
+		"IDENTITY_KEY_USE_NEXT":        1,
+		"IDENTITY_KEY_USE_SIGNS":       2,
+		"IDENTITY_KEY_USE_CHECKS":      3,
+	}
+)
+
+func (x IdentityKeyUse) Enum() *IdentityKeyUse {
+	p := new(IdentityKeyUse)
+	*p = x
+	return p
+}
+
+func (x IdentityKeyUse) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IdentityKeyUse) Descriptor() protoreflect.EnumDescriptor {
+	return file_borough_v1_access_proto_enumTypes[0].Descriptor()
+}
+
+func (IdentityKeyUse) Type() protoreflect.EnumType {
+	return &file_borough_v1_access_proto_enumTypes[0]
+}
+
+func (x IdentityKeyUse) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IdentityKeyUse.Descriptor instead.
+func (IdentityKeyUse) EnumDescriptor() ([]byte, []int) {
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{0}
+}
+
+// A key that signs the identities of tasks: its public half.
+type IdentityKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Later keys have larger numbers.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The name of the key in tokens and in the published keys.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Wall time by the clock of the cell, milliseconds since 1970.
+	SignsFromMs   int64          `protobuf:"varint,3,opt,name=signs_from_ms,json=signsFromMs,proto3" json:"signs_from_ms,omitempty"`
+	Use           IdentityKeyUse `protobuf:"varint,4,opt,name=use,proto3,enum=borough.v1.IdentityKeyUse" json:"use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdentityKey) Reset() {
+	*x = IdentityKey{}
+	mi := &file_borough_v1_access_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdentityKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdentityKey) ProtoMessage() {}
+
+func (x *IdentityKey) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_access_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdentityKey.ProtoReflect.Descriptor instead.
+func (*IdentityKey) Descriptor() ([]byte, []int) {
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *IdentityKey) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *IdentityKey) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *IdentityKey) GetSignsFromMs() int64 {
+	if x != nil {
+		return x.SignsFromMs
+	}
+	return 0
+}
+
+func (x *IdentityKey) GetUse() IdentityKeyUse {
+	if x != nil {
+		return x.Use
+	}
+	return IdentityKeyUse_IDENTITY_KEY_USE_UNSPECIFIED
+}
+
+type ListIdentityKeysRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Context       *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell          string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIdentityKeysRequest) Reset() {
+	*x = ListIdentityKeysRequest{}
+	mi := &file_borough_v1_access_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIdentityKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIdentityKeysRequest) ProtoMessage() {}
+
+func (x *ListIdentityKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_access_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIdentityKeysRequest.ProtoReflect.Descriptor instead.
+func (*ListIdentityKeysRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListIdentityKeysRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *ListIdentityKeysRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+type ListIdentityKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []*IdentityKey         `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIdentityKeysResponse) Reset() {
+	*x = ListIdentityKeysResponse{}
+	mi := &file_borough_v1_access_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIdentityKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIdentityKeysResponse) ProtoMessage() {}
+
+func (x *ListIdentityKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_access_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIdentityKeysResponse.ProtoReflect.Descriptor instead.
+func (*ListIdentityKeysResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListIdentityKeysResponse) GetKeys() []*IdentityKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type RotateIdentityKeysRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell    string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	// For how long the new key is published before it signs, in milliseconds: up to 7 days.
+	AheadMs uint64 `protobuf:"varint,3,opt,name=ahead_ms,json=aheadMs,proto3" json:"ahead_ms,omitempty"`
+	// Withdraws all keys before it, so that no token of them counts any more. Needs an `ahead_ms` of 0.
+	Withdraw      bool `protobuf:"varint,4,opt,name=withdraw,proto3" json:"withdraw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateIdentityKeysRequest) Reset() {
+	*x = RotateIdentityKeysRequest{}
+	mi := &file_borough_v1_access_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateIdentityKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateIdentityKeysRequest) ProtoMessage() {}
+
+func (x *RotateIdentityKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_access_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateIdentityKeysRequest.ProtoReflect.Descriptor instead.
+func (*RotateIdentityKeysRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RotateIdentityKeysRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *RotateIdentityKeysRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *RotateIdentityKeysRequest) GetAheadMs() uint64 {
+	if x != nil {
+		return x.AheadMs
+	}
+	return 0
+}
+
+func (x *RotateIdentityKeysRequest) GetWithdraw() bool {
+	if x != nil {
+		return x.Withdraw
+	}
+	return false
+}
+
+type RotateIdentityKeysResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys after it.
+	Keys          []*IdentityKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateIdentityKeysResponse) Reset() {
+	*x = RotateIdentityKeysResponse{}
+	mi := &file_borough_v1_access_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateIdentityKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateIdentityKeysResponse) ProtoMessage() {}
+
+func (x *RotateIdentityKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_access_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateIdentityKeysResponse.ProtoReflect.Descriptor instead.
+func (*RotateIdentityKeysResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RotateIdentityKeysResponse) GetKeys() []*IdentityKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // What a subject is given and denied.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -42,7 +381,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_borough_v1_access_proto_msgTypes[0]
+	mi := &file_borough_v1_access_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -54,7 +393,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[0]
+	mi := &file_borough_v1_access_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -67,7 +406,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{0}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Grant) GetSubject() string {
@@ -120,7 +459,7 @@ type GrantChange struct {
 
 func (x *GrantChange) Reset() {
 	*x = GrantChange{}
-	mi := &file_borough_v1_access_proto_msgTypes[1]
+	mi := &file_borough_v1_access_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -132,7 +471,7 @@ func (x *GrantChange) String() string {
 func (*GrantChange) ProtoMessage() {}
 
 func (x *GrantChange) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[1]
+	mi := &file_borough_v1_access_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -145,7 +484,7 @@ func (x *GrantChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantChange.ProtoReflect.Descriptor instead.
 func (*GrantChange) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{1}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GrantChange) GetGrant() *Grant {
@@ -180,7 +519,7 @@ type ListGrantsRequest struct {
 
 func (x *ListGrantsRequest) Reset() {
 	*x = ListGrantsRequest{}
-	mi := &file_borough_v1_access_proto_msgTypes[2]
+	mi := &file_borough_v1_access_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -192,7 +531,7 @@ func (x *ListGrantsRequest) String() string {
 func (*ListGrantsRequest) ProtoMessage() {}
 
 func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[2]
+	mi := &file_borough_v1_access_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -205,7 +544,7 @@ func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsRequest.ProtoReflect.Descriptor instead.
 func (*ListGrantsRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{2}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListGrantsRequest) GetContext() *RequestContext {
@@ -240,7 +579,7 @@ type ListGrantsResponse struct {
 
 func (x *ListGrantsResponse) Reset() {
 	*x = ListGrantsResponse{}
-	mi := &file_borough_v1_access_proto_msgTypes[3]
+	mi := &file_borough_v1_access_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -252,7 +591,7 @@ func (x *ListGrantsResponse) String() string {
 func (*ListGrantsResponse) ProtoMessage() {}
 
 func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[3]
+	mi := &file_borough_v1_access_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -265,7 +604,7 @@ func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsResponse.ProtoReflect.Descriptor instead.
 func (*ListGrantsResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{3}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListGrantsResponse) GetGrants() []*Grant {
@@ -293,7 +632,7 @@ type GetGrantRequest struct {
 
 func (x *GetGrantRequest) Reset() {
 	*x = GetGrantRequest{}
-	mi := &file_borough_v1_access_proto_msgTypes[4]
+	mi := &file_borough_v1_access_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -305,7 +644,7 @@ func (x *GetGrantRequest) String() string {
 func (*GetGrantRequest) ProtoMessage() {}
 
 func (x *GetGrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[4]
+	mi := &file_borough_v1_access_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -318,7 +657,7 @@ func (x *GetGrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGrantRequest.ProtoReflect.Descriptor instead.
 func (*GetGrantRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{4}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetGrantRequest) GetContext() *RequestContext {
@@ -353,7 +692,7 @@ type GetGrantResponse struct {
 
 func (x *GetGrantResponse) Reset() {
 	*x = GetGrantResponse{}
-	mi := &file_borough_v1_access_proto_msgTypes[5]
+	mi := &file_borough_v1_access_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +704,7 @@ func (x *GetGrantResponse) String() string {
 func (*GetGrantResponse) ProtoMessage() {}
 
 func (x *GetGrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[5]
+	mi := &file_borough_v1_access_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +717,7 @@ func (x *GetGrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGrantResponse.ProtoReflect.Descriptor instead.
 func (*GetGrantResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{5}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetGrantResponse) GetGrant() *Grant {
@@ -409,7 +748,7 @@ type SetGrantRequest struct {
 
 func (x *SetGrantRequest) Reset() {
 	*x = SetGrantRequest{}
-	mi := &file_borough_v1_access_proto_msgTypes[6]
+	mi := &file_borough_v1_access_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +760,7 @@ func (x *SetGrantRequest) String() string {
 func (*SetGrantRequest) ProtoMessage() {}
 
 func (x *SetGrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[6]
+	mi := &file_borough_v1_access_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +773,7 @@ func (x *SetGrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGrantRequest.ProtoReflect.Descriptor instead.
 func (*SetGrantRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{6}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetGrantRequest) GetContext() *RequestContext {
@@ -474,7 +813,7 @@ type SetGrantResponse struct {
 
 func (x *SetGrantResponse) Reset() {
 	*x = SetGrantResponse{}
-	mi := &file_borough_v1_access_proto_msgTypes[7]
+	mi := &file_borough_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +825,7 @@ func (x *SetGrantResponse) String() string {
 func (*SetGrantResponse) ProtoMessage() {}
 
 func (x *SetGrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[7]
+	mi := &file_borough_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +838,7 @@ func (x *SetGrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGrantResponse.ProtoReflect.Descriptor instead.
 func (*SetGrantResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{7}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetGrantResponse) GetGrant() *Grant {
@@ -527,7 +866,7 @@ type CheckAccessRequest struct {
 
 func (x *CheckAccessRequest) Reset() {
 	*x = CheckAccessRequest{}
-	mi := &file_borough_v1_access_proto_msgTypes[8]
+	mi := &file_borough_v1_access_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +878,7 @@ func (x *CheckAccessRequest) String() string {
 func (*CheckAccessRequest) ProtoMessage() {}
 
 func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[8]
+	mi := &file_borough_v1_access_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +891,7 @@ func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{8}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CheckAccessRequest) GetContext() *RequestContext {
@@ -611,7 +950,7 @@ type CheckAccessResponse struct {
 
 func (x *CheckAccessResponse) Reset() {
 	*x = CheckAccessResponse{}
-	mi := &file_borough_v1_access_proto_msgTypes[9]
+	mi := &file_borough_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +962,7 @@ func (x *CheckAccessResponse) String() string {
 func (*CheckAccessResponse) ProtoMessage() {}
 
 func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[9]
+	mi := &file_borough_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +975,7 @@ func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
 func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{9}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CheckAccessResponse) GetAllowed() bool {
@@ -681,7 +1020,7 @@ type ListHoldersRequest struct {
 
 func (x *ListHoldersRequest) Reset() {
 	*x = ListHoldersRequest{}
-	mi := &file_borough_v1_access_proto_msgTypes[10]
+	mi := &file_borough_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +1032,7 @@ func (x *ListHoldersRequest) String() string {
 func (*ListHoldersRequest) ProtoMessage() {}
 
 func (x *ListHoldersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[10]
+	mi := &file_borough_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +1045,7 @@ func (x *ListHoldersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldersRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldersRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{10}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListHoldersRequest) GetContext() *RequestContext {
@@ -748,7 +1087,7 @@ type ListHoldersResponse struct {
 
 func (x *ListHoldersResponse) Reset() {
 	*x = ListHoldersResponse{}
-	mi := &file_borough_v1_access_proto_msgTypes[11]
+	mi := &file_borough_v1_access_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +1099,7 @@ func (x *ListHoldersResponse) String() string {
 func (*ListHoldersResponse) ProtoMessage() {}
 
 func (x *ListHoldersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[11]
+	mi := &file_borough_v1_access_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +1112,7 @@ func (x *ListHoldersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldersResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldersResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListHoldersResponse) GetHolders() []*ListHoldersResponse_Holder {
@@ -802,7 +1141,7 @@ type ListHoldersResponse_Holder struct {
 
 func (x *ListHoldersResponse_Holder) Reset() {
 	*x = ListHoldersResponse_Holder{}
-	mi := &file_borough_v1_access_proto_msgTypes[12]
+	mi := &file_borough_v1_access_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1153,7 @@ func (x *ListHoldersResponse_Holder) String() string {
 func (*ListHoldersResponse_Holder) ProtoMessage() {}
 
 func (x *ListHoldersResponse_Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_access_proto_msgTypes[12]
+	mi := &file_borough_v1_access_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1166,7 @@ func (x *ListHoldersResponse_Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldersResponse_Holder.ProtoReflect.Descriptor instead.
 func (*ListHoldersResponse_Holder) Descriptor() ([]byte, []int) {
-	return file_borough_v1_access_proto_rawDescGZIP(), []int{11, 0}
+	return file_borough_v1_access_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *ListHoldersResponse_Holder) GetSubject() string {
@@ -849,7 +1188,24 @@ var File_borough_v1_access_proto protoreflect.FileDescriptor
 const file_borough_v1_access_proto_rawDesc = "" +
 	"\n" +
 	"\x17borough/v1/access.proto\x12\n" +
-	"borough.v1\x1a\x17borough/v1/common.proto\"}\n" +
+	"borough.v1\x1a\x17borough/v1/common.proto\"\x87\x01\n" +
+	"\vIdentityKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\"\n" +
+	"\rsigns_from_ms\x18\x03 \x01(\x03R\vsignsFromMs\x12,\n" +
+	"\x03use\x18\x04 \x01(\x0e2\x1a.borough.v1.IdentityKeyUseR\x03use\"c\n" +
+	"\x17ListIdentityKeysRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\"G\n" +
+	"\x18ListIdentityKeysResponse\x12+\n" +
+	"\x04keys\x18\x01 \x03(\v2\x17.borough.v1.IdentityKeyR\x04keys\"\x9c\x01\n" +
+	"\x19RotateIdentityKeysRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x19\n" +
+	"\bahead_ms\x18\x03 \x01(\x04R\aaheadMs\x12\x1a\n" +
+	"\bwithdraw\x18\x04 \x01(\bR\bwithdraw\"I\n" +
+	"\x1aRotateIdentityKeysResponse\x12+\n" +
+	"\x04keys\x18\x01 \x03(\v2\x17.borough.v1.IdentityKeyR\x04keys\"}\n" +
 	"\x05Grant\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x14\n" +
@@ -903,14 +1259,21 @@ const file_borough_v1_access_proto_rawDesc = "" +
 	"\x06denied\x18\x02 \x03(\tR\x06denied\x1a2\n" +
 	"\x06Holder\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by2\x8a\x03\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by*\x86\x01\n" +
+	"\x0eIdentityKeyUse\x12 \n" +
+	"\x1cIDENTITY_KEY_USE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15IDENTITY_KEY_USE_NEXT\x10\x01\x12\x1a\n" +
+	"\x16IDENTITY_KEY_USE_SIGNS\x10\x02\x12\x1b\n" +
+	"\x17IDENTITY_KEY_USE_CHECKS\x10\x032\xce\x04\n" +
 	"\rAccessService\x12K\n" +
 	"\n" +
 	"ListGrants\x12\x1d.borough.v1.ListGrantsRequest\x1a\x1e.borough.v1.ListGrantsResponse\x12E\n" +
 	"\bGetGrant\x12\x1b.borough.v1.GetGrantRequest\x1a\x1c.borough.v1.GetGrantResponse\x12E\n" +
 	"\bSetGrant\x12\x1b.borough.v1.SetGrantRequest\x1a\x1c.borough.v1.SetGrantResponse\x12N\n" +
 	"\vCheckAccess\x12\x1e.borough.v1.CheckAccessRequest\x1a\x1f.borough.v1.CheckAccessResponse\x12N\n" +
-	"\vListHolders\x12\x1e.borough.v1.ListHoldersRequest\x1a\x1f.borough.v1.ListHoldersResponseb\x06proto3"
+	"\vListHolders\x12\x1e.borough.v1.ListHoldersRequest\x1a\x1f.borough.v1.ListHoldersResponse\x12]\n" +
+	"\x10ListIdentityKeys\x12#.borough.v1.ListIdentityKeysRequest\x1a$.borough.v1.ListIdentityKeysResponse\x12c\n" +
+	"\x12RotateIdentityKeys\x12%.borough.v1.RotateIdentityKeysRequest\x1a&.borough.v1.RotateIdentityKeysResponseb\x06proto3"
 
 var (
 	file_borough_v1_access_proto_rawDescOnce sync.Once
@@ -924,53 +1287,69 @@ func file_borough_v1_access_proto_rawDescGZIP() []byte {
 	return file_borough_v1_access_proto_rawDescData
 }
 
-var file_borough_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_borough_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_borough_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_borough_v1_access_proto_goTypes = []any{
-	(*Grant)(nil),                      // 0: borough.v1.Grant
-	(*GrantChange)(nil),                // 1: borough.v1.GrantChange
-	(*ListGrantsRequest)(nil),          // 2: borough.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),         // 3: borough.v1.ListGrantsResponse
-	(*GetGrantRequest)(nil),            // 4: borough.v1.GetGrantRequest
-	(*GetGrantResponse)(nil),           // 5: borough.v1.GetGrantResponse
-	(*SetGrantRequest)(nil),            // 6: borough.v1.SetGrantRequest
-	(*SetGrantResponse)(nil),           // 7: borough.v1.SetGrantResponse
-	(*CheckAccessRequest)(nil),         // 8: borough.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),        // 9: borough.v1.CheckAccessResponse
-	(*ListHoldersRequest)(nil),         // 10: borough.v1.ListHoldersRequest
-	(*ListHoldersResponse)(nil),        // 11: borough.v1.ListHoldersResponse
-	(*ListHoldersResponse_Holder)(nil), // 12: borough.v1.ListHoldersResponse.Holder
-	(*RequestContext)(nil),             // 13: borough.v1.RequestContext
-	(*PageRequest)(nil),                // 14: borough.v1.PageRequest
+	(IdentityKeyUse)(0),                // 0: borough.v1.IdentityKeyUse
+	(*IdentityKey)(nil),                // 1: borough.v1.IdentityKey
+	(*ListIdentityKeysRequest)(nil),    // 2: borough.v1.ListIdentityKeysRequest
+	(*ListIdentityKeysResponse)(nil),   // 3: borough.v1.ListIdentityKeysResponse
+	(*RotateIdentityKeysRequest)(nil),  // 4: borough.v1.RotateIdentityKeysRequest
+	(*RotateIdentityKeysResponse)(nil), // 5: borough.v1.RotateIdentityKeysResponse
+	(*Grant)(nil),                      // 6: borough.v1.Grant
+	(*GrantChange)(nil),                // 7: borough.v1.GrantChange
+	(*ListGrantsRequest)(nil),          // 8: borough.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),         // 9: borough.v1.ListGrantsResponse
+	(*GetGrantRequest)(nil),            // 10: borough.v1.GetGrantRequest
+	(*GetGrantResponse)(nil),           // 11: borough.v1.GetGrantResponse
+	(*SetGrantRequest)(nil),            // 12: borough.v1.SetGrantRequest
+	(*SetGrantResponse)(nil),           // 13: borough.v1.SetGrantResponse
+	(*CheckAccessRequest)(nil),         // 14: borough.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),        // 15: borough.v1.CheckAccessResponse
+	(*ListHoldersRequest)(nil),         // 16: borough.v1.ListHoldersRequest
+	(*ListHoldersResponse)(nil),        // 17: borough.v1.ListHoldersResponse
+	(*ListHoldersResponse_Holder)(nil), // 18: borough.v1.ListHoldersResponse.Holder
+	(*RequestContext)(nil),             // 19: borough.v1.RequestContext
+	(*PageRequest)(nil),                // 20: borough.v1.PageRequest
 }
 var file_borough_v1_access_proto_depIdxs = []int32{
-	0,  // 0: borough.v1.GrantChange.grant:type_name -> borough.v1.Grant
-	13, // 1: borough.v1.ListGrantsRequest.context:type_name -> borough.v1.RequestContext
-	14, // 2: borough.v1.ListGrantsRequest.page:type_name -> borough.v1.PageRequest
-	0,  // 3: borough.v1.ListGrantsResponse.grants:type_name -> borough.v1.Grant
-	13, // 4: borough.v1.GetGrantRequest.context:type_name -> borough.v1.RequestContext
-	0,  // 5: borough.v1.GetGrantResponse.grant:type_name -> borough.v1.Grant
-	1,  // 6: borough.v1.GetGrantResponse.changes:type_name -> borough.v1.GrantChange
-	13, // 7: borough.v1.SetGrantRequest.context:type_name -> borough.v1.RequestContext
-	0,  // 8: borough.v1.SetGrantRequest.grant:type_name -> borough.v1.Grant
-	0,  // 9: borough.v1.SetGrantResponse.grant:type_name -> borough.v1.Grant
-	13, // 10: borough.v1.CheckAccessRequest.context:type_name -> borough.v1.RequestContext
-	13, // 11: borough.v1.ListHoldersRequest.context:type_name -> borough.v1.RequestContext
-	12, // 12: borough.v1.ListHoldersResponse.holders:type_name -> borough.v1.ListHoldersResponse.Holder
-	2,  // 13: borough.v1.AccessService.ListGrants:input_type -> borough.v1.ListGrantsRequest
-	4,  // 14: borough.v1.AccessService.GetGrant:input_type -> borough.v1.GetGrantRequest
-	6,  // 15: borough.v1.AccessService.SetGrant:input_type -> borough.v1.SetGrantRequest
-	8,  // 16: borough.v1.AccessService.CheckAccess:input_type -> borough.v1.CheckAccessRequest
-	10, // 17: borough.v1.AccessService.ListHolders:input_type -> borough.v1.ListHoldersRequest
-	3,  // 18: borough.v1.AccessService.ListGrants:output_type -> borough.v1.ListGrantsResponse
-	5,  // 19: borough.v1.AccessService.GetGrant:output_type -> borough.v1.GetGrantResponse
-	7,  // 20: borough.v1.AccessService.SetGrant:output_type -> borough.v1.SetGrantResponse
-	9,  // 21: borough.v1.AccessService.CheckAccess:output_type -> borough.v1.CheckAccessResponse
-	11, // 22: borough.v1.AccessService.ListHolders:output_type -> borough.v1.ListHoldersResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 0: borough.v1.IdentityKey.use:type_name -> borough.v1.IdentityKeyUse
+	19, // 1: borough.v1.ListIdentityKeysRequest.context:type_name -> borough.v1.RequestContext
+	1,  // 2: borough.v1.ListIdentityKeysResponse.keys:type_name -> borough.v1.IdentityKey
+	19, // 3: borough.v1.RotateIdentityKeysRequest.context:type_name -> borough.v1.RequestContext
+	1,  // 4: borough.v1.RotateIdentityKeysResponse.keys:type_name -> borough.v1.IdentityKey
+	6,  // 5: borough.v1.GrantChange.grant:type_name -> borough.v1.Grant
+	19, // 6: borough.v1.ListGrantsRequest.context:type_name -> borough.v1.RequestContext
+	20, // 7: borough.v1.ListGrantsRequest.page:type_name -> borough.v1.PageRequest
+	6,  // 8: borough.v1.ListGrantsResponse.grants:type_name -> borough.v1.Grant
+	19, // 9: borough.v1.GetGrantRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 10: borough.v1.GetGrantResponse.grant:type_name -> borough.v1.Grant
+	7,  // 11: borough.v1.GetGrantResponse.changes:type_name -> borough.v1.GrantChange
+	19, // 12: borough.v1.SetGrantRequest.context:type_name -> borough.v1.RequestContext
+	6,  // 13: borough.v1.SetGrantRequest.grant:type_name -> borough.v1.Grant
+	6,  // 14: borough.v1.SetGrantResponse.grant:type_name -> borough.v1.Grant
+	19, // 15: borough.v1.CheckAccessRequest.context:type_name -> borough.v1.RequestContext
+	19, // 16: borough.v1.ListHoldersRequest.context:type_name -> borough.v1.RequestContext
+	18, // 17: borough.v1.ListHoldersResponse.holders:type_name -> borough.v1.ListHoldersResponse.Holder
+	8,  // 18: borough.v1.AccessService.ListGrants:input_type -> borough.v1.ListGrantsRequest
+	10, // 19: borough.v1.AccessService.GetGrant:input_type -> borough.v1.GetGrantRequest
+	12, // 20: borough.v1.AccessService.SetGrant:input_type -> borough.v1.SetGrantRequest
+	14, // 21: borough.v1.AccessService.CheckAccess:input_type -> borough.v1.CheckAccessRequest
+	16, // 22: borough.v1.AccessService.ListHolders:input_type -> borough.v1.ListHoldersRequest
+	2,  // 23: borough.v1.AccessService.ListIdentityKeys:input_type -> borough.v1.ListIdentityKeysRequest
+	4,  // 24: borough.v1.AccessService.RotateIdentityKeys:input_type -> borough.v1.RotateIdentityKeysRequest
+	9,  // 25: borough.v1.AccessService.ListGrants:output_type -> borough.v1.ListGrantsResponse
+	11, // 26: borough.v1.AccessService.GetGrant:output_type -> borough.v1.GetGrantResponse
+	13, // 27: borough.v1.AccessService.SetGrant:output_type -> borough.v1.SetGrantResponse
+	15, // 28: borough.v1.AccessService.CheckAccess:output_type -> borough.v1.CheckAccessResponse
+	17, // 29: borough.v1.AccessService.ListHolders:output_type -> borough.v1.ListHoldersResponse
+	3,  // 30: borough.v1.AccessService.ListIdentityKeys:output_type -> borough.v1.ListIdentityKeysResponse
+	5,  // 31: borough.v1.AccessService.RotateIdentityKeys:output_type -> borough.v1.RotateIdentityKeysResponse
+	25, // [25:32] is the sub-list for method output_type
+	18, // [18:25] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_access_proto_init() }
@@ -984,13 +1363,14 @@ func file_borough_v1_access_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_access_proto_rawDesc), len(file_borough_v1_access_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   13,
+			NumEnums:      1,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_borough_v1_access_proto_goTypes,
 		DependencyIndexes: file_borough_v1_access_proto_depIdxs,
+		EnumInfos:         file_borough_v1_access_proto_enumTypes,
 		MessageInfos:      file_borough_v1_access_proto_msgTypes,
 	}.Build()
 	File_borough_v1_access_proto = out.File

@@ -21,11 +21,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AccessService_ListGrants_FullMethodName  = "/borough.v1.AccessService/ListGrants"
-	AccessService_GetGrant_FullMethodName    = "/borough.v1.AccessService/GetGrant"
-	AccessService_SetGrant_FullMethodName    = "/borough.v1.AccessService/SetGrant"
-	AccessService_CheckAccess_FullMethodName = "/borough.v1.AccessService/CheckAccess"
-	AccessService_ListHolders_FullMethodName = "/borough.v1.AccessService/ListHolders"
+	AccessService_ListGrants_FullMethodName         = "/borough.v1.AccessService/ListGrants"
+	AccessService_GetGrant_FullMethodName           = "/borough.v1.AccessService/GetGrant"
+	AccessService_SetGrant_FullMethodName           = "/borough.v1.AccessService/SetGrant"
+	AccessService_CheckAccess_FullMethodName        = "/borough.v1.AccessService/CheckAccess"
+	AccessService_ListHolders_FullMethodName        = "/borough.v1.AccessService/ListHolders"
+	AccessService_ListIdentityKeys_FullMethodName   = "/borough.v1.AccessService/ListIdentityKeys"
+	AccessService_RotateIdentityKeys_FullMethodName = "/borough.v1.AccessService/RotateIdentityKeys"
 )
 
 // AccessServiceClient is the client API for AccessService service.
@@ -42,6 +44,10 @@ type AccessServiceClient interface {
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
 	// The users and groups that may do something.
 	ListHolders(ctx context.Context, in *ListHoldersRequest, opts ...grpc.CallOption) (*ListHoldersResponse, error)
+	// The keys that sign the identities of tasks, the oldest first. No answer has a private key.
+	ListIdentityKeys(ctx context.Context, in *ListIdentityKeysRequest, opts ...grpc.CallOption) (*ListIdentityKeysResponse, error)
+	// Makes another key for the identities of tasks, before it is due.
+	RotateIdentityKeys(ctx context.Context, in *RotateIdentityKeysRequest, opts ...grpc.CallOption) (*RotateIdentityKeysResponse, error)
 }
 
 type accessServiceClient struct {
@@ -102,6 +108,26 @@ func (c *accessServiceClient) ListHolders(ctx context.Context, in *ListHoldersRe
 	return out, nil
 }
 
+func (c *accessServiceClient) ListIdentityKeys(ctx context.Context, in *ListIdentityKeysRequest, opts ...grpc.CallOption) (*ListIdentityKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListIdentityKeysResponse)
+	err := c.cc.Invoke(ctx, AccessService_ListIdentityKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) RotateIdentityKeys(ctx context.Context, in *RotateIdentityKeysRequest, opts ...grpc.CallOption) (*RotateIdentityKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RotateIdentityKeysResponse)
+	err := c.cc.Invoke(ctx, AccessService_RotateIdentityKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccessServiceServer is the server API for AccessService service.
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
@@ -116,6 +142,10 @@ type AccessServiceServer interface {
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
 	// The users and groups that may do something.
 	ListHolders(context.Context, *ListHoldersRequest) (*ListHoldersResponse, error)
+	// The keys that sign the identities of tasks, the oldest first. No answer has a private key.
+	ListIdentityKeys(context.Context, *ListIdentityKeysRequest) (*ListIdentityKeysResponse, error)
+	// Makes another key for the identities of tasks, before it is due.
+	RotateIdentityKeys(context.Context, *RotateIdentityKeysRequest) (*RotateIdentityKeysResponse, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }
 
@@ -140,6 +170,12 @@ func (UnimplementedAccessServiceServer) CheckAccess(context.Context, *CheckAcces
 }
 func (UnimplementedAccessServiceServer) ListHolders(context.Context, *ListHoldersRequest) (*ListHoldersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHolders not implemented")
+}
+func (UnimplementedAccessServiceServer) ListIdentityKeys(context.Context, *ListIdentityKeysRequest) (*ListIdentityKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListIdentityKeys not implemented")
+}
+func (UnimplementedAccessServiceServer) RotateIdentityKeys(context.Context, *RotateIdentityKeysRequest) (*RotateIdentityKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RotateIdentityKeys not implemented")
 }
 func (UnimplementedAccessServiceServer) mustEmbedUnimplementedAccessServiceServer() {}
 func (UnimplementedAccessServiceServer) testEmbeddedByValue()                       {}
@@ -252,6 +288,42 @@ func _AccessService_ListHolders_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_ListIdentityKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListIdentityKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).ListIdentityKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_ListIdentityKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).ListIdentityKeys(ctx, req.(*ListIdentityKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccessService_RotateIdentityKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RotateIdentityKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).RotateIdentityKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_RotateIdentityKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).RotateIdentityKeys(ctx, req.(*RotateIdentityKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccessService_ServiceDesc is the grpc.ServiceDesc for AccessService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -278,6 +350,14 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListHolders",
 			Handler:    _AccessService_ListHolders_Handler,
+		},
+		{
+			MethodName: "ListIdentityKeys",
+			Handler:    _AccessService_ListIdentityKeys_Handler,
+		},
+		{
+			MethodName: "RotateIdentityKeys",
+			Handler:    _AccessService_RotateIdentityKeys_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

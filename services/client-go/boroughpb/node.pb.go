@@ -1923,6 +1923,555 @@ func (x *UntaintNodeResponse) GetCursor() *Cursor {
 	return nil
 }
 
+type CreateJoinTokenRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell    string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	// The node for which the token is. It need not exist yet.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The SHA-256 digest of the token, 32 bytes. A token is `borough-join-` and 64 hexadecimal digits of randomness.
+	TokenDigest []byte `protobuf:"bytes,4,opt,name=token_digest,json=tokenDigest,proto3" json:"token_digest,omitempty"`
+	// For how long an agent may present it, in milliseconds: 1 minute to 7 days.
+	LastsMs uint64 `protobuf:"varint,5,opt,name=lasts_ms,json=lastsMs,proto3" json:"lasts_ms,omitempty"`
+	// For how long the identity counts after each renewal, in milliseconds: 10 seconds to 90 days; 0: 7 days. Its agent
+	// renews it after a third of that.
+	IdentityLastsMs uint64 `protobuf:"varint,6,opt,name=identity_lasts_ms,json=identityLastsMs,proto3" json:"identity_lasts_ms,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CreateJoinTokenRequest) Reset() {
+	*x = CreateJoinTokenRequest{}
+	mi := &file_borough_v1_node_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateJoinTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateJoinTokenRequest) ProtoMessage() {}
+
+func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CreateJoinTokenRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *CreateJoinTokenRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *CreateJoinTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateJoinTokenRequest) GetTokenDigest() []byte {
+	if x != nil {
+		return x.TokenDigest
+	}
+	return nil
+}
+
+func (x *CreateJoinTokenRequest) GetLastsMs() uint64 {
+	if x != nil {
+		return x.LastsMs
+	}
+	return 0
+}
+
+func (x *CreateJoinTokenRequest) GetIdentityLastsMs() uint64 {
+	if x != nil {
+		return x.IdentityLastsMs
+	}
+	return 0
+}
+
+type CreateJoinTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Join          *NodeJoin              `protobuf:"bytes,1,opt,name=join,proto3" json:"join,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateJoinTokenResponse) Reset() {
+	*x = CreateJoinTokenResponse{}
+	mi := &file_borough_v1_node_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateJoinTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateJoinTokenResponse) ProtoMessage() {}
+
+func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CreateJoinTokenResponse) GetJoin() *NodeJoin {
+	if x != nil {
+		return x.Join
+	}
+	return nil
+}
+
+type ListJoinTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Context       *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell          string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	Page          *PageRequest           `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJoinTokensRequest) Reset() {
+	*x = ListJoinTokensRequest{}
+	mi := &file_borough_v1_node_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJoinTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJoinTokensRequest) ProtoMessage() {}
+
+func (x *ListJoinTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJoinTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListJoinTokensRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListJoinTokensRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *ListJoinTokensRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *ListJoinTokensRequest) GetPage() *PageRequest {
+	if x != nil {
+		return x.Page
+	}
+	return nil
+}
+
+type ListJoinTokensResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Joins []*NodeJoin            `protobuf:"bytes,1,rep,name=joins,proto3" json:"joins,omitempty"`
+	// Empty: no further page.
+	NextPage      string `protobuf:"bytes,2,opt,name=next_page,json=nextPage,proto3" json:"next_page,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJoinTokensResponse) Reset() {
+	*x = ListJoinTokensResponse{}
+	mi := &file_borough_v1_node_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJoinTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJoinTokensResponse) ProtoMessage() {}
+
+func (x *ListJoinTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJoinTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListJoinTokensResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListJoinTokensResponse) GetJoins() []*NodeJoin {
+	if x != nil {
+		return x.Joins
+	}
+	return nil
+}
+
+func (x *ListJoinTokensResponse) GetNextPage() string {
+	if x != nil {
+		return x.NextPage
+	}
+	return ""
+}
+
+type RevokeJoinTokenRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	Cell    string                 `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	Name    string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Also ends the identity that the node has. Its session ends within a minute.
+	Identity      bool `protobuf:"varint,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeJoinTokenRequest) Reset() {
+	*x = RevokeJoinTokenRequest{}
+	mi := &file_borough_v1_node_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeJoinTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeJoinTokenRequest) ProtoMessage() {}
+
+func (x *RevokeJoinTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeJoinTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeJoinTokenRequest) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RevokeJoinTokenRequest) GetContext() *RequestContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *RevokeJoinTokenRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *RevokeJoinTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevokeJoinTokenRequest) GetIdentity() bool {
+	if x != nil {
+		return x.Identity
+	}
+	return false
+}
+
+type RevokeJoinTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the name had before.
+	Join          *NodeJoin `protobuf:"bytes,1,opt,name=join,proto3" json:"join,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeJoinTokenResponse) Reset() {
+	*x = RevokeJoinTokenResponse{}
+	mi := &file_borough_v1_node_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeJoinTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeJoinTokenResponse) ProtoMessage() {}
+
+func (x *RevokeJoinTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeJoinTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeJoinTokenResponse) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RevokeJoinTokenResponse) GetJoin() *NodeJoin {
+	if x != nil {
+		return x.Join
+	}
+	return nil
+}
+
+// How a node joins, and what it has since. Wall times, milliseconds since 1970 by the clock of the cell. Nothing of it
+// is secret.
+type NodeJoin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The join token. Absent: the name has none.
+	Token *JoinToken `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// What the node has got by a join token. Absent: nothing that counts.
+	Identity      *NodeIdentity `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeJoin) Reset() {
+	*x = NodeJoin{}
+	mi := &file_borough_v1_node_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeJoin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeJoin) ProtoMessage() {}
+
+func (x *NodeJoin) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeJoin.ProtoReflect.Descriptor instead.
+func (*NodeJoin) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *NodeJoin) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeJoin) GetToken() *JoinToken {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *NodeJoin) GetIdentity() *NodeIdentity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+// A token by which the agent of one node joins, once.
+type JoinToken struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ExpiresMs int64                  `protobuf:"varint,1,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	MadeMs    int64                  `protobuf:"varint,2,opt,name=made_ms,json=madeMs,proto3" json:"made_ms,omitempty"`
+	// Who made it.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// When an agent presented it; 0: not yet.
+	UsedMs        int64 `protobuf:"varint,4,opt,name=used_ms,json=usedMs,proto3" json:"used_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinToken) Reset() {
+	*x = JoinToken{}
+	mi := &file_borough_v1_node_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinToken) ProtoMessage() {}
+
+func (x *JoinToken) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
+func (*JoinToken) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *JoinToken) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+func (x *JoinToken) GetMadeMs() int64 {
+	if x != nil {
+		return x.MadeMs
+	}
+	return 0
+}
+
+func (x *JoinToken) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *JoinToken) GetUsedMs() int64 {
+	if x != nil {
+		return x.UsedMs
+	}
+	return 0
+}
+
+// What a node has got by a join token, and renews.
+type NodeIdentity struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RenewedMs int64                  `protobuf:"varint,1,opt,name=renewed_ms,json=renewedMs,proto3" json:"renewed_ms,omitempty"`
+	// It counts no longer than until then, unless it is renewed.
+	ExpiresMs     int64 `protobuf:"varint,2,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeIdentity) Reset() {
+	*x = NodeIdentity{}
+	mi := &file_borough_v1_node_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeIdentity) ProtoMessage() {}
+
+func (x *NodeIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_node_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeIdentity.ProtoReflect.Descriptor instead.
+func (*NodeIdentity) Descriptor() ([]byte, []int) {
+	return file_borough_v1_node_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NodeIdentity) GetRenewedMs() int64 {
+	if x != nil {
+		return x.RenewedMs
+	}
+	return 0
+}
+
+func (x *NodeIdentity) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
 var File_borough_v1_node_proto protoreflect.FileDescriptor
 
 const file_borough_v1_node_proto_rawDesc = "" +
@@ -2079,7 +2628,45 @@ const file_borough_v1_node_proto_rawDesc = "" +
 	"\x06cursor\x18\x01 \x01(\v2\x12.borough.v1.CursorR\x06cursor\"g\n" +
 	"\x13UntaintNodeResponse\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.borough.v1.NodeR\x04node\x12*\n" +
-	"\x06cursor\x18\x02 \x01(\v2\x12.borough.v1.CursorR\x06cursor*m\n" +
+	"\x06cursor\x18\x02 \x01(\v2\x12.borough.v1.CursorR\x06cursor\"\xe0\x01\n" +
+	"\x16CreateJoinTokenRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
+	"\ftoken_digest\x18\x04 \x01(\fR\vtokenDigest\x12\x19\n" +
+	"\blasts_ms\x18\x05 \x01(\x04R\alastsMs\x12*\n" +
+	"\x11identity_lasts_ms\x18\x06 \x01(\x04R\x0fidentityLastsMs\"C\n" +
+	"\x17CreateJoinTokenResponse\x12(\n" +
+	"\x04join\x18\x01 \x01(\v2\x14.borough.v1.NodeJoinR\x04join\"\x8e\x01\n" +
+	"\x15ListJoinTokensRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12+\n" +
+	"\x04page\x18\x03 \x01(\v2\x17.borough.v1.PageRequestR\x04page\"a\n" +
+	"\x16ListJoinTokensResponse\x12*\n" +
+	"\x05joins\x18\x01 \x03(\v2\x14.borough.v1.NodeJoinR\x05joins\x12\x1b\n" +
+	"\tnext_page\x18\x02 \x01(\tR\bnextPage\"\x92\x01\n" +
+	"\x16RevokeJoinTokenRequest\x124\n" +
+	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1a\n" +
+	"\bidentity\x18\x04 \x01(\bR\bidentity\"C\n" +
+	"\x17RevokeJoinTokenResponse\x12(\n" +
+	"\x04join\x18\x01 \x01(\v2\x14.borough.v1.NodeJoinR\x04join\"\x81\x01\n" +
+	"\bNodeJoin\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12+\n" +
+	"\x05token\x18\x02 \x01(\v2\x15.borough.v1.JoinTokenR\x05token\x124\n" +
+	"\bidentity\x18\x03 \x01(\v2\x18.borough.v1.NodeIdentityR\bidentity\"l\n" +
+	"\tJoinToken\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x01 \x01(\x03R\texpiresMs\x12\x17\n" +
+	"\amade_ms\x18\x02 \x01(\x03R\x06madeMs\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x17\n" +
+	"\aused_ms\x18\x04 \x01(\x03R\x06usedMs\"L\n" +
+	"\fNodeIdentity\x12\x1d\n" +
+	"\n" +
+	"renewed_ms\x18\x01 \x01(\x03R\trenewedMs\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x02 \x01(\x03R\texpiresMs*m\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_STATE_READY\x10\x01\x12\x19\n" +
@@ -2093,7 +2680,7 @@ const file_borough_v1_node_proto_rawDesc = "" +
 	"\x1cNODE_CONDITION_NOT_CONNECTED\x10\x04\x12\"\n" +
 	"\x1eNODE_CONDITION_SESSION_FAILING\x10\x05\x12\x19\n" +
 	"\x15NODE_CONDITION_SILENT\x10\x06\x12\x1a\n" +
-	"\x16NODE_CONDITION_DRAINED\x10\a2\x80\x06\n" +
+	"\x16NODE_CONDITION_DRAINED\x10\a2\x91\b\n" +
 	"\vNodeService\x12H\n" +
 	"\tListNodes\x12\x1c.borough.v1.ListNodesRequest\x1a\x1d.borough.v1.ListNodesResponse\x12B\n" +
 	"\aGetNode\x12\x1a.borough.v1.GetNodeRequest\x1a\x1b.borough.v1.GetNodeResponse\x12K\n" +
@@ -2106,7 +2693,10 @@ const file_borough_v1_node_proto_rawDesc = "" +
 	"\tAdmitNode\x12\x1c.borough.v1.AdmitNodeRequest\x1a\x1d.borough.v1.AdmitNodeResponse\x12H\n" +
 	"\tLabelNode\x12\x1c.borough.v1.LabelNodeRequest\x1a\x1d.borough.v1.LabelNodeResponse\x12K\n" +
 	"\n" +
-	"RemoveNode\x12\x1d.borough.v1.RemoveNodeRequest\x1a\x1e.borough.v1.RemoveNodeResponseb\x06proto3"
+	"RemoveNode\x12\x1d.borough.v1.RemoveNodeRequest\x1a\x1e.borough.v1.RemoveNodeResponse\x12Z\n" +
+	"\x0fCreateJoinToken\x12\".borough.v1.CreateJoinTokenRequest\x1a#.borough.v1.CreateJoinTokenResponse\x12W\n" +
+	"\x0eListJoinTokens\x12!.borough.v1.ListJoinTokensRequest\x1a\".borough.v1.ListJoinTokensResponse\x12Z\n" +
+	"\x0fRevokeJoinToken\x12\".borough.v1.RevokeJoinTokenRequest\x1a#.borough.v1.RevokeJoinTokenResponseb\x06proto3"
 
 var (
 	file_borough_v1_node_proto_rawDescOnce sync.Once
@@ -2121,121 +2711,145 @@ func file_borough_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_borough_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_borough_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_borough_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_borough_v1_node_proto_goTypes = []any{
-	(NodeState)(0),               // 0: borough.v1.NodeState
-	(NodeCondition)(0),           // 1: borough.v1.NodeCondition
-	(*Node)(nil),                 // 2: borough.v1.Node
-	(*SessionFailure)(nil),       // 3: borough.v1.SessionFailure
-	(*NodeLoad)(nil),             // 4: borough.v1.NodeLoad
-	(*Taint)(nil),                // 5: borough.v1.Taint
-	(*ListNodesRequest)(nil),     // 6: borough.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),    // 7: borough.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),       // 8: borough.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),      // 9: borough.v1.GetNodeResponse
-	(*CordonNodeRequest)(nil),    // 10: borough.v1.CordonNodeRequest
-	(*CordonNodeResponse)(nil),   // 11: borough.v1.CordonNodeResponse
-	(*UncordonNodeRequest)(nil),  // 12: borough.v1.UncordonNodeRequest
-	(*UncordonNodeResponse)(nil), // 13: borough.v1.UncordonNodeResponse
-	(*DrainNodeRequest)(nil),     // 14: borough.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),    // 15: borough.v1.DrainNodeResponse
-	(*TaintNodeRequest)(nil),     // 16: borough.v1.TaintNodeRequest
-	(*TaintNodeResponse)(nil),    // 17: borough.v1.TaintNodeResponse
-	(*TaintMatch)(nil),           // 18: borough.v1.TaintMatch
-	(*UntaintNodeRequest)(nil),   // 19: borough.v1.UntaintNodeRequest
-	(*AdmitNodeRequest)(nil),     // 20: borough.v1.AdmitNodeRequest
-	(*AdmitNodeResponse)(nil),    // 21: borough.v1.AdmitNodeResponse
-	(*LabelNodeRequest)(nil),     // 22: borough.v1.LabelNodeRequest
-	(*LabelNodeResponse)(nil),    // 23: borough.v1.LabelNodeResponse
-	(*RemoveNodeRequest)(nil),    // 24: borough.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),   // 25: borough.v1.RemoveNodeResponse
-	(*UntaintNodeResponse)(nil),  // 26: borough.v1.UntaintNodeResponse
-	nil,                          // 27: borough.v1.Node.AttributesEntry
-	nil,                          // 28: borough.v1.Node.LabelsEntry
-	nil,                          // 29: borough.v1.LabelNodeRequest.LabelsEntry
-	(*Resources)(nil),            // 30: borough.v1.Resources
-	(*Card)(nil),                 // 31: borough.v1.Card
-	(*NumaDomain)(nil),           // 32: borough.v1.NumaDomain
-	(TaintEffect)(0),             // 33: borough.v1.TaintEffect
-	(*RequestContext)(nil),       // 34: borough.v1.RequestContext
-	(*PageRequest)(nil),          // 35: borough.v1.PageRequest
-	(*LabelMatch)(nil),           // 36: borough.v1.LabelMatch
-	(*Cursor)(nil),               // 37: borough.v1.Cursor
+	(NodeState)(0),                  // 0: borough.v1.NodeState
+	(NodeCondition)(0),              // 1: borough.v1.NodeCondition
+	(*Node)(nil),                    // 2: borough.v1.Node
+	(*SessionFailure)(nil),          // 3: borough.v1.SessionFailure
+	(*NodeLoad)(nil),                // 4: borough.v1.NodeLoad
+	(*Taint)(nil),                   // 5: borough.v1.Taint
+	(*ListNodesRequest)(nil),        // 6: borough.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 7: borough.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),          // 8: borough.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),         // 9: borough.v1.GetNodeResponse
+	(*CordonNodeRequest)(nil),       // 10: borough.v1.CordonNodeRequest
+	(*CordonNodeResponse)(nil),      // 11: borough.v1.CordonNodeResponse
+	(*UncordonNodeRequest)(nil),     // 12: borough.v1.UncordonNodeRequest
+	(*UncordonNodeResponse)(nil),    // 13: borough.v1.UncordonNodeResponse
+	(*DrainNodeRequest)(nil),        // 14: borough.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 15: borough.v1.DrainNodeResponse
+	(*TaintNodeRequest)(nil),        // 16: borough.v1.TaintNodeRequest
+	(*TaintNodeResponse)(nil),       // 17: borough.v1.TaintNodeResponse
+	(*TaintMatch)(nil),              // 18: borough.v1.TaintMatch
+	(*UntaintNodeRequest)(nil),      // 19: borough.v1.UntaintNodeRequest
+	(*AdmitNodeRequest)(nil),        // 20: borough.v1.AdmitNodeRequest
+	(*AdmitNodeResponse)(nil),       // 21: borough.v1.AdmitNodeResponse
+	(*LabelNodeRequest)(nil),        // 22: borough.v1.LabelNodeRequest
+	(*LabelNodeResponse)(nil),       // 23: borough.v1.LabelNodeResponse
+	(*RemoveNodeRequest)(nil),       // 24: borough.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 25: borough.v1.RemoveNodeResponse
+	(*UntaintNodeResponse)(nil),     // 26: borough.v1.UntaintNodeResponse
+	(*CreateJoinTokenRequest)(nil),  // 27: borough.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil), // 28: borough.v1.CreateJoinTokenResponse
+	(*ListJoinTokensRequest)(nil),   // 29: borough.v1.ListJoinTokensRequest
+	(*ListJoinTokensResponse)(nil),  // 30: borough.v1.ListJoinTokensResponse
+	(*RevokeJoinTokenRequest)(nil),  // 31: borough.v1.RevokeJoinTokenRequest
+	(*RevokeJoinTokenResponse)(nil), // 32: borough.v1.RevokeJoinTokenResponse
+	(*NodeJoin)(nil),                // 33: borough.v1.NodeJoin
+	(*JoinToken)(nil),               // 34: borough.v1.JoinToken
+	(*NodeIdentity)(nil),            // 35: borough.v1.NodeIdentity
+	nil,                             // 36: borough.v1.Node.AttributesEntry
+	nil,                             // 37: borough.v1.Node.LabelsEntry
+	nil,                             // 38: borough.v1.LabelNodeRequest.LabelsEntry
+	(*Resources)(nil),               // 39: borough.v1.Resources
+	(*Card)(nil),                    // 40: borough.v1.Card
+	(*NumaDomain)(nil),              // 41: borough.v1.NumaDomain
+	(TaintEffect)(0),                // 42: borough.v1.TaintEffect
+	(*RequestContext)(nil),          // 43: borough.v1.RequestContext
+	(*PageRequest)(nil),             // 44: borough.v1.PageRequest
+	(*LabelMatch)(nil),              // 45: borough.v1.LabelMatch
+	(*Cursor)(nil),                  // 46: borough.v1.Cursor
 }
 var file_borough_v1_node_proto_depIdxs = []int32{
 	0,  // 0: borough.v1.Node.state:type_name -> borough.v1.NodeState
-	30, // 1: borough.v1.Node.capacity:type_name -> borough.v1.Resources
-	30, // 2: borough.v1.Node.used:type_name -> borough.v1.Resources
-	27, // 3: borough.v1.Node.attributes:type_name -> borough.v1.Node.AttributesEntry
-	28, // 4: borough.v1.Node.labels:type_name -> borough.v1.Node.LabelsEntry
+	39, // 1: borough.v1.Node.capacity:type_name -> borough.v1.Resources
+	39, // 2: borough.v1.Node.used:type_name -> borough.v1.Resources
+	36, // 3: borough.v1.Node.attributes:type_name -> borough.v1.Node.AttributesEntry
+	37, // 4: borough.v1.Node.labels:type_name -> borough.v1.Node.LabelsEntry
 	5,  // 5: borough.v1.Node.taints:type_name -> borough.v1.Taint
-	31, // 6: borough.v1.Node.cards:type_name -> borough.v1.Card
-	32, // 7: borough.v1.Node.domains:type_name -> borough.v1.NumaDomain
+	40, // 6: borough.v1.Node.cards:type_name -> borough.v1.Card
+	41, // 7: borough.v1.Node.domains:type_name -> borough.v1.NumaDomain
 	4,  // 8: borough.v1.Node.load:type_name -> borough.v1.NodeLoad
 	3,  // 9: borough.v1.Node.session_failure:type_name -> borough.v1.SessionFailure
-	33, // 10: borough.v1.Taint.effect:type_name -> borough.v1.TaintEffect
-	34, // 11: borough.v1.ListNodesRequest.context:type_name -> borough.v1.RequestContext
-	35, // 12: borough.v1.ListNodesRequest.page:type_name -> borough.v1.PageRequest
-	36, // 13: borough.v1.ListNodesRequest.selector:type_name -> borough.v1.LabelMatch
+	42, // 10: borough.v1.Taint.effect:type_name -> borough.v1.TaintEffect
+	43, // 11: borough.v1.ListNodesRequest.context:type_name -> borough.v1.RequestContext
+	44, // 12: borough.v1.ListNodesRequest.page:type_name -> borough.v1.PageRequest
+	45, // 13: borough.v1.ListNodesRequest.selector:type_name -> borough.v1.LabelMatch
 	0,  // 14: borough.v1.ListNodesRequest.states:type_name -> borough.v1.NodeState
 	1,  // 15: borough.v1.ListNodesRequest.conditions:type_name -> borough.v1.NodeCondition
 	2,  // 16: borough.v1.ListNodesResponse.nodes:type_name -> borough.v1.Node
-	37, // 17: borough.v1.ListNodesResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 18: borough.v1.GetNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 17: borough.v1.ListNodesResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 18: borough.v1.GetNodeRequest.context:type_name -> borough.v1.RequestContext
 	2,  // 19: borough.v1.GetNodeResponse.node:type_name -> borough.v1.Node
-	37, // 20: borough.v1.GetNodeResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 21: borough.v1.CordonNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 20: borough.v1.GetNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 21: borough.v1.CordonNodeRequest.context:type_name -> borough.v1.RequestContext
 	2,  // 22: borough.v1.CordonNodeResponse.node:type_name -> borough.v1.Node
-	37, // 23: borough.v1.CordonNodeResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 24: borough.v1.UncordonNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 23: borough.v1.CordonNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 24: borough.v1.UncordonNodeRequest.context:type_name -> borough.v1.RequestContext
 	2,  // 25: borough.v1.UncordonNodeResponse.node:type_name -> borough.v1.Node
-	37, // 26: borough.v1.UncordonNodeResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 27: borough.v1.DrainNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 26: borough.v1.UncordonNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 27: borough.v1.DrainNodeRequest.context:type_name -> borough.v1.RequestContext
 	2,  // 28: borough.v1.DrainNodeResponse.node:type_name -> borough.v1.Node
-	37, // 29: borough.v1.DrainNodeResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 30: borough.v1.TaintNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 29: borough.v1.DrainNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 30: borough.v1.TaintNodeRequest.context:type_name -> borough.v1.RequestContext
 	5,  // 31: borough.v1.TaintNodeRequest.taints:type_name -> borough.v1.Taint
 	2,  // 32: borough.v1.TaintNodeResponse.node:type_name -> borough.v1.Node
-	37, // 33: borough.v1.TaintNodeResponse.cursor:type_name -> borough.v1.Cursor
-	33, // 34: borough.v1.TaintMatch.effect:type_name -> borough.v1.TaintEffect
-	34, // 35: borough.v1.UntaintNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 33: borough.v1.TaintNodeResponse.cursor:type_name -> borough.v1.Cursor
+	42, // 34: borough.v1.TaintMatch.effect:type_name -> borough.v1.TaintEffect
+	43, // 35: borough.v1.UntaintNodeRequest.context:type_name -> borough.v1.RequestContext
 	18, // 36: borough.v1.UntaintNodeRequest.taints:type_name -> borough.v1.TaintMatch
-	34, // 37: borough.v1.AdmitNodeRequest.context:type_name -> borough.v1.RequestContext
+	43, // 37: borough.v1.AdmitNodeRequest.context:type_name -> borough.v1.RequestContext
 	2,  // 38: borough.v1.AdmitNodeResponse.node:type_name -> borough.v1.Node
-	37, // 39: borough.v1.AdmitNodeResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 40: borough.v1.LabelNodeRequest.context:type_name -> borough.v1.RequestContext
-	29, // 41: borough.v1.LabelNodeRequest.labels:type_name -> borough.v1.LabelNodeRequest.LabelsEntry
+	46, // 39: borough.v1.AdmitNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 40: borough.v1.LabelNodeRequest.context:type_name -> borough.v1.RequestContext
+	38, // 41: borough.v1.LabelNodeRequest.labels:type_name -> borough.v1.LabelNodeRequest.LabelsEntry
 	2,  // 42: borough.v1.LabelNodeResponse.node:type_name -> borough.v1.Node
-	37, // 43: borough.v1.LabelNodeResponse.cursor:type_name -> borough.v1.Cursor
-	34, // 44: borough.v1.RemoveNodeRequest.context:type_name -> borough.v1.RequestContext
-	37, // 45: borough.v1.RemoveNodeResponse.cursor:type_name -> borough.v1.Cursor
+	46, // 43: borough.v1.LabelNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 44: borough.v1.RemoveNodeRequest.context:type_name -> borough.v1.RequestContext
+	46, // 45: borough.v1.RemoveNodeResponse.cursor:type_name -> borough.v1.Cursor
 	2,  // 46: borough.v1.UntaintNodeResponse.node:type_name -> borough.v1.Node
-	37, // 47: borough.v1.UntaintNodeResponse.cursor:type_name -> borough.v1.Cursor
-	6,  // 48: borough.v1.NodeService.ListNodes:input_type -> borough.v1.ListNodesRequest
-	8,  // 49: borough.v1.NodeService.GetNode:input_type -> borough.v1.GetNodeRequest
-	10, // 50: borough.v1.NodeService.CordonNode:input_type -> borough.v1.CordonNodeRequest
-	12, // 51: borough.v1.NodeService.UncordonNode:input_type -> borough.v1.UncordonNodeRequest
-	14, // 52: borough.v1.NodeService.DrainNode:input_type -> borough.v1.DrainNodeRequest
-	16, // 53: borough.v1.NodeService.TaintNode:input_type -> borough.v1.TaintNodeRequest
-	19, // 54: borough.v1.NodeService.UntaintNode:input_type -> borough.v1.UntaintNodeRequest
-	20, // 55: borough.v1.NodeService.AdmitNode:input_type -> borough.v1.AdmitNodeRequest
-	22, // 56: borough.v1.NodeService.LabelNode:input_type -> borough.v1.LabelNodeRequest
-	24, // 57: borough.v1.NodeService.RemoveNode:input_type -> borough.v1.RemoveNodeRequest
-	7,  // 58: borough.v1.NodeService.ListNodes:output_type -> borough.v1.ListNodesResponse
-	9,  // 59: borough.v1.NodeService.GetNode:output_type -> borough.v1.GetNodeResponse
-	11, // 60: borough.v1.NodeService.CordonNode:output_type -> borough.v1.CordonNodeResponse
-	13, // 61: borough.v1.NodeService.UncordonNode:output_type -> borough.v1.UncordonNodeResponse
-	15, // 62: borough.v1.NodeService.DrainNode:output_type -> borough.v1.DrainNodeResponse
-	17, // 63: borough.v1.NodeService.TaintNode:output_type -> borough.v1.TaintNodeResponse
-	26, // 64: borough.v1.NodeService.UntaintNode:output_type -> borough.v1.UntaintNodeResponse
-	21, // 65: borough.v1.NodeService.AdmitNode:output_type -> borough.v1.AdmitNodeResponse
-	23, // 66: borough.v1.NodeService.LabelNode:output_type -> borough.v1.LabelNodeResponse
-	25, // 67: borough.v1.NodeService.RemoveNode:output_type -> borough.v1.RemoveNodeResponse
-	58, // [58:68] is the sub-list for method output_type
-	48, // [48:58] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	46, // 47: borough.v1.UntaintNodeResponse.cursor:type_name -> borough.v1.Cursor
+	43, // 48: borough.v1.CreateJoinTokenRequest.context:type_name -> borough.v1.RequestContext
+	33, // 49: borough.v1.CreateJoinTokenResponse.join:type_name -> borough.v1.NodeJoin
+	43, // 50: borough.v1.ListJoinTokensRequest.context:type_name -> borough.v1.RequestContext
+	44, // 51: borough.v1.ListJoinTokensRequest.page:type_name -> borough.v1.PageRequest
+	33, // 52: borough.v1.ListJoinTokensResponse.joins:type_name -> borough.v1.NodeJoin
+	43, // 53: borough.v1.RevokeJoinTokenRequest.context:type_name -> borough.v1.RequestContext
+	33, // 54: borough.v1.RevokeJoinTokenResponse.join:type_name -> borough.v1.NodeJoin
+	34, // 55: borough.v1.NodeJoin.token:type_name -> borough.v1.JoinToken
+	35, // 56: borough.v1.NodeJoin.identity:type_name -> borough.v1.NodeIdentity
+	6,  // 57: borough.v1.NodeService.ListNodes:input_type -> borough.v1.ListNodesRequest
+	8,  // 58: borough.v1.NodeService.GetNode:input_type -> borough.v1.GetNodeRequest
+	10, // 59: borough.v1.NodeService.CordonNode:input_type -> borough.v1.CordonNodeRequest
+	12, // 60: borough.v1.NodeService.UncordonNode:input_type -> borough.v1.UncordonNodeRequest
+	14, // 61: borough.v1.NodeService.DrainNode:input_type -> borough.v1.DrainNodeRequest
+	16, // 62: borough.v1.NodeService.TaintNode:input_type -> borough.v1.TaintNodeRequest
+	19, // 63: borough.v1.NodeService.UntaintNode:input_type -> borough.v1.UntaintNodeRequest
+	20, // 64: borough.v1.NodeService.AdmitNode:input_type -> borough.v1.AdmitNodeRequest
+	22, // 65: borough.v1.NodeService.LabelNode:input_type -> borough.v1.LabelNodeRequest
+	24, // 66: borough.v1.NodeService.RemoveNode:input_type -> borough.v1.RemoveNodeRequest
+	27, // 67: borough.v1.NodeService.CreateJoinToken:input_type -> borough.v1.CreateJoinTokenRequest
+	29, // 68: borough.v1.NodeService.ListJoinTokens:input_type -> borough.v1.ListJoinTokensRequest
+	31, // 69: borough.v1.NodeService.RevokeJoinToken:input_type -> borough.v1.RevokeJoinTokenRequest
+	7,  // 70: borough.v1.NodeService.ListNodes:output_type -> borough.v1.ListNodesResponse
+	9,  // 71: borough.v1.NodeService.GetNode:output_type -> borough.v1.GetNodeResponse
+	11, // 72: borough.v1.NodeService.CordonNode:output_type -> borough.v1.CordonNodeResponse
+	13, // 73: borough.v1.NodeService.UncordonNode:output_type -> borough.v1.UncordonNodeResponse
+	15, // 74: borough.v1.NodeService.DrainNode:output_type -> borough.v1.DrainNodeResponse
+	17, // 75: borough.v1.NodeService.TaintNode:output_type -> borough.v1.TaintNodeResponse
+	26, // 76: borough.v1.NodeService.UntaintNode:output_type -> borough.v1.UntaintNodeResponse
+	21, // 77: borough.v1.NodeService.AdmitNode:output_type -> borough.v1.AdmitNodeResponse
+	23, // 78: borough.v1.NodeService.LabelNode:output_type -> borough.v1.LabelNodeResponse
+	25, // 79: borough.v1.NodeService.RemoveNode:output_type -> borough.v1.RemoveNodeResponse
+	28, // 80: borough.v1.NodeService.CreateJoinToken:output_type -> borough.v1.CreateJoinTokenResponse
+	30, // 81: borough.v1.NodeService.ListJoinTokens:output_type -> borough.v1.ListJoinTokensResponse
+	32, // 82: borough.v1.NodeService.RevokeJoinToken:output_type -> borough.v1.RevokeJoinTokenResponse
+	70, // [70:83] is the sub-list for method output_type
+	57, // [57:70] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_node_proto_init() }
@@ -2251,7 +2865,7 @@ func file_borough_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_node_proto_rawDesc), len(file_borough_v1_node_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,16 +21,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	NodeService_ListNodes_FullMethodName    = "/borough.v1.NodeService/ListNodes"
-	NodeService_GetNode_FullMethodName      = "/borough.v1.NodeService/GetNode"
-	NodeService_CordonNode_FullMethodName   = "/borough.v1.NodeService/CordonNode"
-	NodeService_UncordonNode_FullMethodName = "/borough.v1.NodeService/UncordonNode"
-	NodeService_DrainNode_FullMethodName    = "/borough.v1.NodeService/DrainNode"
-	NodeService_TaintNode_FullMethodName    = "/borough.v1.NodeService/TaintNode"
-	NodeService_UntaintNode_FullMethodName  = "/borough.v1.NodeService/UntaintNode"
-	NodeService_AdmitNode_FullMethodName    = "/borough.v1.NodeService/AdmitNode"
-	NodeService_LabelNode_FullMethodName    = "/borough.v1.NodeService/LabelNode"
-	NodeService_RemoveNode_FullMethodName   = "/borough.v1.NodeService/RemoveNode"
+	NodeService_ListNodes_FullMethodName       = "/borough.v1.NodeService/ListNodes"
+	NodeService_GetNode_FullMethodName         = "/borough.v1.NodeService/GetNode"
+	NodeService_CordonNode_FullMethodName      = "/borough.v1.NodeService/CordonNode"
+	NodeService_UncordonNode_FullMethodName    = "/borough.v1.NodeService/UncordonNode"
+	NodeService_DrainNode_FullMethodName       = "/borough.v1.NodeService/DrainNode"
+	NodeService_TaintNode_FullMethodName       = "/borough.v1.NodeService/TaintNode"
+	NodeService_UntaintNode_FullMethodName     = "/borough.v1.NodeService/UntaintNode"
+	NodeService_AdmitNode_FullMethodName       = "/borough.v1.NodeService/AdmitNode"
+	NodeService_LabelNode_FullMethodName       = "/borough.v1.NodeService/LabelNode"
+	NodeService_RemoveNode_FullMethodName      = "/borough.v1.NodeService/RemoveNode"
+	NodeService_CreateJoinToken_FullMethodName = "/borough.v1.NodeService/CreateJoinToken"
+	NodeService_ListJoinTokens_FullMethodName  = "/borough.v1.NodeService/ListJoinTokens"
+	NodeService_RevokeJoinToken_FullMethodName = "/borough.v1.NodeService/RevokeJoinToken"
 )
 
 // NodeServiceClient is the client API for NodeService service.
@@ -58,6 +61,13 @@ type NodeServiceClient interface {
 	// Forgets a node that is gone. The gateway refuses it with FAILED_PRECONDITION while the node could be given tasks, has
 	// some, or its agent reports. It watches for reports before it answers.
 	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
+	// Makes the join token of a node name. The agent of that node presents it once, and gets an identity. It replaces the
+	// join token that the name had; an identity stays. The caller makes the token and keeps it: the cell has its digest.
+	CreateJoinToken(ctx context.Context, in *CreateJoinTokenRequest, opts ...grpc.CallOption) (*CreateJoinTokenResponse, error)
+	// The join tokens and the identities of nodes, by name.
+	ListJoinTokens(ctx context.Context, in *ListJoinTokensRequest, opts ...grpc.CallOption) (*ListJoinTokensResponse, error)
+	// Takes back the join token of a node name, and ends its identity if the request says so.
+	RevokeJoinToken(ctx context.Context, in *RevokeJoinTokenRequest, opts ...grpc.CallOption) (*RevokeJoinTokenResponse, error)
 }
 
 type nodeServiceClient struct {
@@ -168,6 +178,36 @@ func (c *nodeServiceClient) RemoveNode(ctx context.Context, in *RemoveNodeReques
 	return out, nil
 }
 
+func (c *nodeServiceClient) CreateJoinToken(ctx context.Context, in *CreateJoinTokenRequest, opts ...grpc.CallOption) (*CreateJoinTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateJoinTokenResponse)
+	err := c.cc.Invoke(ctx, NodeService_CreateJoinToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) ListJoinTokens(ctx context.Context, in *ListJoinTokensRequest, opts ...grpc.CallOption) (*ListJoinTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListJoinTokensResponse)
+	err := c.cc.Invoke(ctx, NodeService_ListJoinTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) RevokeJoinToken(ctx context.Context, in *RevokeJoinTokenRequest, opts ...grpc.CallOption) (*RevokeJoinTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeJoinTokenResponse)
+	err := c.cc.Invoke(ctx, NodeService_RevokeJoinToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServiceServer is the server API for NodeService service.
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
@@ -193,6 +233,13 @@ type NodeServiceServer interface {
 	// Forgets a node that is gone. The gateway refuses it with FAILED_PRECONDITION while the node could be given tasks, has
 	// some, or its agent reports. It watches for reports before it answers.
 	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
+	// Makes the join token of a node name. The agent of that node presents it once, and gets an identity. It replaces the
+	// join token that the name had; an identity stays. The caller makes the token and keeps it: the cell has its digest.
+	CreateJoinToken(context.Context, *CreateJoinTokenRequest) (*CreateJoinTokenResponse, error)
+	// The join tokens and the identities of nodes, by name.
+	ListJoinTokens(context.Context, *ListJoinTokensRequest) (*ListJoinTokensResponse, error)
+	// Takes back the join token of a node name, and ends its identity if the request says so.
+	RevokeJoinToken(context.Context, *RevokeJoinTokenRequest) (*RevokeJoinTokenResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }
 
@@ -232,6 +279,15 @@ func (UnimplementedNodeServiceServer) LabelNode(context.Context, *LabelNodeReque
 }
 func (UnimplementedNodeServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
+}
+func (UnimplementedNodeServiceServer) CreateJoinToken(context.Context, *CreateJoinTokenRequest) (*CreateJoinTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateJoinToken not implemented")
+}
+func (UnimplementedNodeServiceServer) ListJoinTokens(context.Context, *ListJoinTokensRequest) (*ListJoinTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListJoinTokens not implemented")
+}
+func (UnimplementedNodeServiceServer) RevokeJoinToken(context.Context, *RevokeJoinTokenRequest) (*RevokeJoinTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeJoinToken not implemented")
 }
 func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
 func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
@@ -434,6 +490,60 @@ func _NodeService_RemoveNode_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeService_CreateJoinToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateJoinTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).CreateJoinToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_CreateJoinToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).CreateJoinToken(ctx, req.(*CreateJoinTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_ListJoinTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListJoinTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).ListJoinTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_ListJoinTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).ListJoinTokens(ctx, req.(*ListJoinTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_RevokeJoinToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeJoinTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).RevokeJoinToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_RevokeJoinToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).RevokeJoinToken(ctx, req.(*RevokeJoinTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -480,6 +590,18 @@ var NodeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveNode",
 			Handler:    _NodeService_RemoveNode_Handler,
+		},
+		{
+			MethodName: "CreateJoinToken",
+			Handler:    _NodeService_CreateJoinToken_Handler,
+		},
+		{
+			MethodName: "ListJoinTokens",
+			Handler:    _NodeService_ListJoinTokens_Handler,
+		},
+		{
+			MethodName: "RevokeJoinToken",
+			Handler:    _NodeService_RevokeJoinToken_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -2,12 +2,22 @@
 
 use borough_proto::v1::access_service_client::AccessServiceClient;
 use borough_proto::v1::{
-    CheckAccessRequest, CheckAccessResponse, GetGrantRequest, GetGrantResponse, Grant, ListGrantsRequest,
-    ListGrantsResponse, ListHoldersRequest, ListHoldersResponse, PageRequest, SetGrantRequest,
+    CheckAccessRequest, CheckAccessResponse, GetGrantRequest, GetGrantResponse, Grant, IdentityKey,
+    ListGrantsRequest, ListGrantsResponse, ListHoldersRequest, ListHoldersResponse, ListIdentityKeysRequest,
+    PageRequest, RotateIdentityKeysRequest, SetGrantRequest,
 };
 
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
+
+/// How a key of identities is replaced before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentityKeyRotation {
+    /// The new key is published for so long before it signs, and those before it stay as long as their tokens.
+    Ahead(std::time::Duration),
+    /// The new key signs at once, and no token of those before it counts any more.
+    Withdraw,
+}
 
 /// Something that a caller may want to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,5 +102,39 @@ impl Client {
             owner: owner.to_owned(),
         };
         self.call("ListHolders", message, rpc!(AccessServiceClient.list_holders)).await
+    }
+
+    /// The keys that sign the identities of tasks, the oldest first.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn identity_key_list(&self) -> Result<Vec<IdentityKey>, ClientError> {
+        let message = ListIdentityKeysRequest { context: self.context_read(), cell: self.cell().to_owned() };
+        let answer = self.call("ListIdentityKeys", message, rpc!(AccessServiceClient.list_identity_keys));
+        Ok(answer.await?.keys)
+    }
+
+    /// Makes another key for the identities of tasks. Returns the keys after it.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn identity_keys_rotate(
+        &self,
+        rotation: IdentityKeyRotation,
+    ) -> Result<Vec<IdentityKey>, ClientError> {
+        let (ahead_ms, withdraw) = match rotation {
+            IdentityKeyRotation::Ahead(ahead) => {
+                (u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX), false)
+            }
+            IdentityKeyRotation::Withdraw => (0, true),
+        };
+        let message = RotateIdentityKeysRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            ahead_ms,
+            withdraw,
+        };
+        let answer = self.call("RotateIdentityKeys", message, rpc!(AccessServiceClient.rotate_identity_keys));
+        Ok(answer.await?.keys)
     }
 }

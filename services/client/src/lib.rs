@@ -15,6 +15,7 @@ mod error;
 mod federated;
 mod in_task;
 mod job;
+mod join;
 mod log;
 mod member;
 mod merged;
@@ -32,7 +33,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use access::AccessQuestion;
+pub use access::{AccessQuestion, IdentityKeyRotation};
 pub use builder::{JobBuilder, JobSpecRefused};
 pub use call::{Client, ItemStream};
 pub use cell::EndpointListFilter;
@@ -40,6 +41,7 @@ pub use config::{ClientConfig, ClientToken};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
 pub use federated::FederatedFilter;
 pub use in_task::{InTask, NotInTask};
+pub use join::JoinTokenRequest;
 pub use log::{LogEvent, LogFollower, LogQuery, LogWait};
 pub use member::MemberChange;
 pub use outage::GatewayAbsence;

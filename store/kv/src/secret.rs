@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
 
 /// Bytes from the kernel for one secret: 256 bits.
 const SECRET_BYTES: usize = 32;
@@ -153,6 +154,11 @@ impl Secret {
     /// The text itself, to be sent or compared. Never put it into a log, an argument or an environment.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Its SHA-256 digest, by which others know it without having it.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
     }
 
     /// Returns true if [`Secret::generate`] made it with this label, in this form.

@@ -149,6 +149,9 @@ kinds! {
     WorkloadKey = 130, "workload_key";
     /// The private half of such a key: a secret.
     WorkloadSigner = 131, "workload_signer";
+
+    /// The join token and the identity of a node name, as digests.
+    NodeJoin = 140, "node_join";
 }
 
 impl KeyKind {

@@ -26,6 +26,7 @@ pub mod federation;
 pub mod gang;
 mod gate;
 pub mod job;
+pub mod join;
 pub mod journal;
 mod key_kind;
 pub mod keys;

@@ -33,6 +33,7 @@ mod guard;
 mod helpers;
 mod identity;
 mod job;
+mod join;
 mod labelled;
 mod large;
 mod list;

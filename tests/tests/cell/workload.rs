@@ -155,3 +155,59 @@ async fn a_token_is_renewed_in_time_whatever_starts_again() {
     assert_eq!((now.pid, now.incarnation), (begun.pid, begun.incarnation), "nothing was started again");
     cell.finish().await;
 }
+
+/// The names of the keys that gateways publish.
+async fn published(cell: &TestCell) -> Vec<String> {
+    keys(cell).await.keys.into_iter().filter_map(|key| key.common.key_id).collect()
+}
+
+/// What `auth keys` shows: the name of each key, and what it does.
+fn uses(shown: &Ran) -> Vec<(String, String)> {
+    let keys = shown.json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    keys.as_array().unwrap().iter().map(|key| (text(&key["id"]), text(&key["use"]))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_is_rotated_before_its_time_and_a_stolen_one_is_withdrawn() {
+    let cell = cell().await;
+    cell.run("caller.yaml", CALLER).await;
+    task(&cell).await;
+    let kid = |token: &str| jsonwebtoken::decode_header(token.trim()).unwrap().kid.unwrap();
+    let before = token(&cell, "BOROUGH_IDENTITY_BETA").await;
+    let first = kid(&before);
+
+    // Published ahead, then at once. Tokens of the keys before still count.
+    let ahead = cell.borough(&["auth", "keys", "rotate", "--ahead", "1h", "-o", "json"]).await.ended(0);
+    let shown = uses(&ahead);
+    assert_eq!((shown[0].0.as_str(), shown[0].1.as_str(), shown[1].1.as_str()), (&*first, "signs", "next"));
+    cell.borough(&["auth", "keys", "rotate", "--ahead", "0s"])
+        .await
+        .ended(0)
+        .prints("signs")
+        .prints("checks");
+    let listed = uses(&cell.borough(&["auth", "keys", "list", "-o", "json"]).await.ended(0));
+    let now = listed.iter().find(|(_, key_use)| key_use == "signs").unwrap().0.clone();
+    until("the published keys", || async { (published(&cell).await.len() == 3).then_some(()) }).await;
+    claims(&keys(&cell).await, before.trim(), "borough-beta");
+    let second = renewed(&cell, "BOROUGH_IDENTITY_BETA", &before).await;
+    assert_eq!(kid(&second), now);
+
+    // The emergency: nothing of the keys before is left.
+    cell.borough(&["auth", "keys", "rotate", "--withdraw"]).await.ended(2);
+    cell.borough(&["--yes", "auth", "keys", "rotate", "--withdraw"]).await.ended(0);
+    let last = until("the one key", || async {
+        <[String; 1]>::try_from(published(&cell).await).ok().map(|[only]| only)
+    })
+    .await;
+    assert!(last != first && last != now);
+    until("a token of the new key", || async {
+        let token = token(&cell, "BOROUGH_IDENTITY_BETA").await;
+        (kid(&token) == last).then_some(())
+    })
+    .await;
+    let audit =
+        cell.borough(&["audit", "list", "--method", "RotateIdentityKeys", "-o", "json"]).await.ended(0);
+    assert_eq!(audit.json().as_array().unwrap().len(), 3, "{audit:?}");
+    cell.finish().await;
+}

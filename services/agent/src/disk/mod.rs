@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `format`, `lock` | the version of the directory; the lock of the one agent that uses it |
 //! | `identity` | the agent's key, made once; mode 0600 |
+//! | `node-identity` | the secret that the node got for its join token; mode 0600 |
+//! | `node-identity.next` | the next one, until a gateway has it |
 //! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
 //! | `attempts/ATTEMPT/` | an attempt that is not forgotten, `ATTEMPT` being `JOB.INDEX.ATTEMPT` |
 //! | `…/assignment.pb`, `spec.json` | the assignment, and the spec of its shim; the latter contains the environment |
@@ -19,6 +21,7 @@
 mod attempt_dir;
 mod guard;
 mod identity;
+mod node_identity;
 mod secret;
 mod shim;
 mod state_dir;
@@ -30,6 +33,7 @@ pub(crate) use attempt_dir::{
 };
 pub use guard::ProcessGuard;
 pub(crate) use identity::{HostGuard, agent_key, copy_refuse, machine_id};
+pub(crate) use node_identity::NodeIdentityFiles;
 pub(crate) use secret::{secret_read, secrets_directory_check};
 pub use shim::shim_install;
 pub(crate) use shim::shim_path;

@@ -21,7 +21,7 @@ use crate::event::{Event, OrderDone, ProbedHealth};
 use crate::machine::{Machine, MeasurePlace};
 use crate::outbox::Outbox;
 use crate::serve::Serving;
-use crate::session::SessionSettings;
+use crate::session::{SessionCredential, SessionSettings};
 use crate::shim::Starter;
 
 /// The interval of reports until the gateway has set one.
@@ -97,7 +97,7 @@ impl Agent {
         SessionSettings {
             gateways: self.config.gateways.clone(),
             connector: self.config.connector.clone(),
-            token: self.config.token.clone(),
+            credential: SessionCredential::of(&self.config),
             hello: self.hello.clone(),
             intervals: self.config.intervals,
             rng: self.config.rng.clone(),

@@ -1,17 +1,21 @@
 //! The stream to a gateway. The agent tries one gateway after the other, with back-off.
 
 mod backoff;
+mod join;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::secret::Secret;
+use borough_kv::secret::SecretError;
 use borough_proto::bounds::{SESSION_ERROR_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, text_cut};
 use borough_proto::connect::Connector;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message;
 use borough_proto::v1::agent_service_client::AgentServiceClient;
+use borough_proto::v1::gateway_message::Message as FromGateway;
+use futures::FutureExt as _;
+use futures::future::pending;
 use futures::stream::{PollNext, select_with_strategy};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -22,6 +26,8 @@ use tonic::{Code, Request, Status};
 use crate::config::Intervals;
 use crate::event::Event;
 use crate::outbox::Outbox;
+pub(crate) use join::SessionCredential;
+
 use backoff::{Ended, SessionFailures, SessionProgress};
 
 /// Reports and acknowledgements that wait for the gateway. Beyond that, they are made later.
@@ -39,7 +45,7 @@ pub(crate) struct SessionSettings {
     /// The agent may use any of them.
     pub gateways: Vec<String>,
     pub connector: Connector,
-    pub token: Option<Secret>,
+    pub credential: SessionCredential,
     pub hello: v1::Hello,
     pub intervals: Intervals,
     /// Spreads the attempts of many agents.
@@ -57,6 +63,10 @@ enum SessionError {
     Connect(#[source] tonic::transport::Error),
     #[error("the token cannot be sent: it is not plain text")]
     Token,
+    #[error("the identity of the node cannot be used")]
+    Identity(#[source] SecretError),
+    #[error("the gateway gives the node no identity")]
+    Join(#[source] Box<Status>),
     #[error("the gateway ended the session")]
     Status(#[source] Box<Status>),
     #[error("the gateway closed the session")]
@@ -66,13 +76,18 @@ enum SessionError {
 impl SessionError {
     /// Returns true if the gateway refuses this agent's identity: the node is another one's.
     fn is_refusal(&self) -> bool {
-        matches!(self, Self::Status(status) if status.code() == Code::PermissionDenied)
+        let status = match self {
+            Self::Status(status) | Self::Join(status) => status,
+            _ => return false,
+        };
+        status.code() == Code::PermissionDenied
     }
 
     /// Why it failed, for the log of the agent and for the gateway. Without the words of a library.
     fn cause(&self) -> String {
         match self {
-            Self::Status(status) => status_text(status),
+            Self::Status(status) | Self::Join(status) => status_text(status),
+            Self::Identity(error) => error.to_string(),
             other => {
                 let source = std::error::Error::source(other);
                 let causes = std::iter::successors(source, |error| error.source());
@@ -92,7 +107,11 @@ impl SessionError {
         let of = |status: &Status| {
             matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument)
         };
-        matches!(self, Self::Token) || matches!(self, Self::Status(status) if of(status))
+        match self {
+            Self::Token | Self::Identity(_) => true,
+            Self::Status(status) | Self::Join(status) => of(status),
+            _ => false,
+        }
     }
 }
 
@@ -101,7 +120,7 @@ fn status_text(status: &Status) -> String {
     match (status.code(), status.message()) {
         (Code::Unauthenticated, _) => {
             "it does not accept the agent's token, or needs one; accepted: --token-file \
-            with a token that `borough node token` has made"
+            with a token that `borough node token` has made, or --join-token-file"
                 .to_owned()
         }
         // A status with a source is one that this side has made of an error of its connection.
@@ -205,22 +224,41 @@ async fn session(
     let (control_sent, data_sent) = (ReceiverStream::new(control_sent), ReceiverStream::new(data_sent));
     let sent = select_with_strategy(control_sent, data_sent, |(): &mut ()| PollNext::Left);
     let mut request = Request::new(sent);
-    if let Some(token) = &settings.token {
-        let value = format!("Bearer {}", token.expose()).parse().map_err(|_| SessionError::Token)?;
-        request.metadata_mut().insert("authorization", value);
-    }
+    let credential = &settings.credential;
+    credential.ready(&channel).await?.into_iter().try_for_each(|token| join::show(&mut request, &token))?;
     // Before the answer: a gateway may wait for the first report before it answers.
     let _ = events.send(Event::Opened { outbox: Outbox { control, data } });
     let ended = |status: Status| SessionError::Status(Box::new(status));
-    let mut client = AgentServiceClient::new(channel)
+    let mut client = AgentServiceClient::new(channel.clone())
         .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
-    let mut received = client.session(request).await.map_err(ended)?.into_inner();
-    while let Some(message) = received.message().await.map_err(ended)? {
+    let mut received = match client.session(request).await {
+        Ok(received) => received.into_inner(),
+        Err(status) => return Err(credential.joined_anew(&channel, status).await),
+    };
+    let mut renewals = pending().boxed();
+    loop {
+        let message = tokio::select! {
+            message = received.message() => message.map_err(ended)?,
+            () = &mut renewals => continue,
+        };
+        let Some(message) = message else { return Err(SessionError::Closed) };
         progress.message(&message, settings.clock.monotonic());
+        if let Some(renew_after) = renewal_of(&message) {
+            renewals = credential.renewals(channel.clone(), renew_after).boxed();
+        }
         let _ = events.send(Event::Message(Box::new(message)));
     }
-    Err(SessionError::Closed)
+}
+
+/// When the identity that has opened the session is renewed, if this is the welcome to it.
+fn renewal_of(message: &v1::GatewayMessage) -> Option<Duration> {
+    match &message.message {
+        Some(FromGateway::Welcome(welcome)) if welcome.identity_renew_after_ms > 0 => {
+            Some(Duration::from_millis(welcome.identity_renew_after_ms))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

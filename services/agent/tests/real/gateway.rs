@@ -186,6 +186,13 @@ pub(crate) fn key(attempt: &v1::TaskAttempt) -> Key {
 impl AgentService for Gateway {
     type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::GatewayMessage, Status>> + Send>>;
 
+    async fn join_node(
+        &self,
+        _request: Request<v1::JoinNodeRequest>,
+    ) -> Result<Response<v1::JoinNodeResponse>, Status> {
+        Err(Status::unimplemented("the agents of these tests do not join"))
+    }
+
     async fn session(
         &self,
         request: Request<Streaming<v1::AgentMessage>>,

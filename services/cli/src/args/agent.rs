@@ -24,6 +24,9 @@ pub struct AgentArguments {
     /// Keep the agent's state in this directory over restarts; required
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Join by the token in this file, once. The agent keeps what it gets in --state-dir and renews it
+    #[arg(long, value_name = "FILE")]
+    pub join_token_file: Option<PathBuf>,
     #[command(flatten)]
     pub users: TaskUserArguments,
     /// Offer these TCP ports to tasks, as FIRST-LAST

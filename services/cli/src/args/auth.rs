@@ -56,6 +56,34 @@ pub enum AuthVerb {
     /// Issue, renew and revoke certificates of a small set-up
     #[command(subcommand)]
     Ca(CaVerb),
+    /// List and rotate the keys that sign the identities of tasks
+    #[command(subcommand)]
+    Keys(KeysVerb),
+}
+
+/// When to rotate, and how.
+const ROTATE_NOTES: &str = "The cell rotates its keys every 30 days by itself. After --withdraw a task gets a token of the \
+    new key when its agent renews it, after half of the ttl, or when it is restarted.";
+
+/// Verbs on the keys of identities.
+#[derive(Debug, Subcommand)]
+pub enum KeysVerb {
+    /// List the public keys, and what each does
+    List,
+    /// Make another key before it is due; those before it stay until their last token has ended
+    #[command(after_help = ROTATE_NOTES)]
+    Rotate {
+        /// Publish the new key for this time before it signs, 0s to 7d
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = ahead)]
+        ahead: Duration,
+        /// A key is stolen: the new one signs at once, and no token of those before it counts any more
+        #[arg(long, conflicts_with = "ahead")]
+        withdraw: bool,
+    },
+}
+
+fn ahead(text: &str) -> Result<Duration, String> {
+    super::number::time_within(text, &(0..=7 * 86_400_000), "0s to 7d")
 }
 
 /// `auth can-i`.

@@ -74,6 +74,9 @@ pub enum NodeVerb {
     /// Make a token for the agent of one node, or of any node of a cell
     #[command(after_help = "Also give --cell")]
     Token(NodeTokenArguments),
+    /// Make, list and take back the tokens by which nodes join
+    #[command(subcommand, name = "join-token")]
+    JoinToken(super::JoinTokenVerb),
     /// Show a node and its tasks, or list the nodes
     Status {
         /// The node's name [default: list the nodes]

@@ -13,6 +13,7 @@ mod federated;
 mod file;
 mod foreign_verb;
 mod job;
+mod join;
 mod label;
 mod list;
 mod log;
@@ -38,7 +39,7 @@ mod usage;
 pub use agent::AgentArguments;
 pub use audit::{AuditFilterArguments, AuditOutcomeWord, AuditVerb};
 pub use auth::{
-    AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, RevokeArguments,
+    AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, KeysVerb, RevokeArguments,
     UserTokenArguments,
 };
 pub use ca::{CaIssueArguments, CaVerb};
@@ -62,6 +63,7 @@ pub use job::{
     EditArguments, EvaluateArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments, RestartArguments,
     RestartFrom, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments, WaitArguments,
 };
+pub use join::{JoinTokenIssue, JoinTokenVerb};
 pub(crate) use label::label_change;
 pub use label::{LabelArgument, NameOrChange};
 pub use list::{

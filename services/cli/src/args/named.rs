@@ -78,7 +78,7 @@ impl TaskVerb {
 impl NodeVerb {
     fn node(&self) -> Option<&str> {
         match self {
-            Self::List { .. } | Self::Token(_) => None,
+            Self::List { .. } | Self::Token(_) | Self::JoinToken(_) => None,
             Self::Drain(arguments) => only(&arguments.choice.nodes).map(String::as_str),
             Self::Cordon(choice) | Self::Uncordon(choice) => only(&choice.nodes).map(String::as_str),
             Self::Taint { node: Some(NameOrChange::Name(node)), .. }

@@ -1,17 +1,18 @@
 //! `auth`: who may do what in a cell.
 
-use borough_client::{AccessQuestion, Client};
+use borough_client::{AccessQuestion, Client, IdentityKeyRotation};
 use borough_model::access::{AccessRole, Right};
 use borough_proto::v1::Grant;
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch};
-use crate::args::{AuthVerb, CanIArguments, Global, GrantArguments, GrantEntries, RevokeArguments};
+use crate::args::{AuthVerb, CanIArguments, Global, GrantArguments, GrantEntries, KeysVerb, RevokeArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{
-    AccessAnswerView, Foreign, GrantChangeView, GrantView, HolderView, Printer, RightView, RoleView,
+    AccessAnswerView, Foreign, GrantChangeView, GrantView, HolderView, IdentityKeyView, Printer, RightView,
+    RoleView,
 };
 use crate::role;
 
@@ -35,6 +36,7 @@ pub(super) async fn run(global: &Global, verb: AuthVerb, printer: &Printer) -> R
         AuthVerb::Issuer(arguments) => role::issuer::issuer_create(&arguments, printer),
         AuthVerb::Token(arguments) => role::issuer::user_token(&arguments, printer),
         AuthVerb::Ca(verb) => role::authority::run(&verb, printer),
+        AuthVerb::Keys(verb) => keys(global, &verb, printer).await,
         AuthVerb::Whoami => whoami(&connect::cell_client(global).await?, printer).await,
         AuthVerb::CanI(arguments) => can_i(&connect::cell_client(global).await?, arguments, printer).await,
         AuthVerb::WhoCan { action, owner } => {
@@ -64,6 +66,27 @@ pub(super) async fn run(global: &Global, verb: AuthVerb, printer: &Printer) -> R
             revoke(global, &connect::cell_client(global).await?, &arguments, printer).await
         }
     }
+}
+
+/// Lists or rotates the keys of identities.
+async fn keys(global: &Global, verb: &KeysVerb, printer: &Printer) -> Result<Code, Failure> {
+    let client = connect::cell_client(global).await?;
+    let keys = match verb {
+        KeysVerb::List => client.identity_key_list().await?,
+        KeysVerb::Rotate { withdraw: false, ahead } => {
+            client.identity_keys_rotate(IdentityKeyRotation::Ahead(*ahead)).await?
+        }
+        KeysVerb::Rotate { withdraw: true, .. } => {
+            let what = "withdraw all keys of identities, with all tokens that they have signed".to_owned();
+            confirm(global, &client, Intent::forget(&what), printer)?;
+            client.identity_keys_rotate(IdentityKeyRotation::Withdraw).await?
+        }
+    };
+    printer.list(
+        &keys.into_iter().map(IdentityKeyView::from).collect::<Vec<_>>(),
+        "no task has an identity yet",
+    )?;
+    Ok(Code::Done)
 }
 
 fn refused(error: borough_client::ClientError) -> Failure {

@@ -13,6 +13,7 @@ mod event_log;
 mod explain;
 mod federated;
 mod job;
+mod join;
 mod list;
 mod member;
 mod merged;

@@ -30,6 +30,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
+        NodeVerb::JoinToken(verb) => return super::join::run(global, &client, verb, printer).await,
         NodeVerb::Status { node: Some(node), watching } => {
             return status(&client, &node, watching, printer).await;
         }

@@ -212,3 +212,39 @@ impl Tabular for HolderView {
         (vec![self.subject.to_string(), self.by.to_string()], Vec::new())
     }
 }
+
+/// A key that signs the identities of tasks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct IdentityKeyView {
+    pub(crate) id: Foreign,
+    pub(crate) number: u64,
+    pub(crate) signs_from_ms: i64,
+    /// `next`, `signs` or `checks`.
+    #[serde(rename = "use")]
+    pub(crate) key_use: &'static str,
+}
+
+impl From<v1::IdentityKey> for IdentityKeyView {
+    fn from(key: v1::IdentityKey) -> Self {
+        let key_use = match key.r#use() {
+            v1::IdentityKeyUse::Unspecified => "unknown",
+            v1::IdentityKeyUse::Next => "next",
+            v1::IdentityKeyUse::Signs => "signs",
+            v1::IdentityKeyUse::Checks => "checks",
+        };
+        Self { id: key.id.into(), number: key.number, signs_from_ms: key.signs_from_ms, key_use }
+    }
+}
+
+impl Tabular for IdentityKeyView {
+    const PLURAL: &'static str = "keys";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["NUMBER", "USE", "SIGNS FROM", "ID"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let from = time(self.signs_from_ms);
+        (vec![self.number.to_string(), self.key_use.to_owned(), from, self.id.to_string()], Vec::new())
+    }
+}

@@ -21,6 +21,7 @@ mod foreign;
 mod helper;
 mod job;
 mod job_version;
+mod join;
 mod list;
 mod log;
 mod member;
@@ -40,7 +41,8 @@ mod watch;
 
 pub(crate) use audit::{AuditChainView, AuditedCallView};
 pub(crate) use auth::{
-    AccessAnswerView, CertificateView, GrantChangeView, GrantView, HolderView, RightView, RoleView,
+    AccessAnswerView, CertificateView, GrantChangeView, GrantView, HolderView, IdentityKeyView, RightView,
+    RoleView,
 };
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
@@ -58,6 +60,7 @@ pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{JobStatusView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView};
 pub(crate) use job_version::{JobVersionView, spec_changes, version_changes_since};
+pub(crate) use join::NodeJoinView;
 pub(crate) use list::ListOutput;
 pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use member::MemberView;

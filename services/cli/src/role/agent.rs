@@ -66,12 +66,17 @@ struct AgentNeeds {
 /// Takes what an agent needs. The error names all that is missing.
 fn needs_of(global: &Global, arguments: &AgentArguments) -> Result<AgentNeeds, Failure> {
     // The certificate of a node says which node it is.
-    let proves_itself = global.token_file.is_some() || global.tls.tls_cert.is_some();
+    let joins = arguments.join_token_file.is_some();
+    if joins && (global.token_file.is_some() || global.tls.tls_cert.is_some()) {
+        let text = "--join-token-file stands alone; accepted: it, or --token-file, or --tls-cert";
+        return Err(Failure::new(Code::Usage, text));
+    }
+    let proves_itself = joins || global.token_file.is_some() || global.tls.tls_cert.is_some();
     let missing = [
         ("--node NAME", arguments.node.is_none()),
         ("--state-dir DIR", arguments.state_dir.is_none()),
         ("--gateway HOST:PORT", global.gateway.is_empty()),
-        ("--token-file FILE (or --tls-cert FILE)", !proves_itself),
+        ("--join-token-file FILE (or --token-file FILE, or --tls-cert FILE)", !proves_itself),
         ("--cell NAME", global.cell.is_none()),
     ];
     if let (Some(cell), Some(node), Some(state_dir), true, false) =
@@ -82,7 +87,7 @@ fn needs_of(global: &Global, arguments: &AgentArguments) -> Result<AgentNeeds, F
     let missing = missing.into_iter().filter(|(_, lacks)| *lacks).map(|(option, _)| option);
     let text = format!("an agent needs {}", missing.collect::<Vec<_>>().join(", "));
     Err(Failure::new(Code::Usage, text).with_hint(
-        "`borough node token` makes the file with the node's token; a gateway prints its address when it starts",
+        "`borough node join-token issue` makes the file with the node's token; a gateway prints its address when it starts",
     ))
 }
 
@@ -102,6 +107,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     };
     config.gateways = global.gateway.iter().map(address).collect();
     (config.token, config.connector) = (token, connector);
+    config.join_token = arguments.join_token_file;
     config.ports = arguments.ports;
     config.host = arguments.host;
     config.attributes = arguments.attributes.into_iter().collect();

@@ -45,7 +45,7 @@ fn read_failure(error: SecretError) -> Failure {
     }
 }
 
-fn secret_failure(error: SecretError) -> Failure {
+pub(crate) fn secret_failure(error: SecretError) -> Failure {
     if let SecretError::Io { path, source } = &error
         && source.kind() == std::io::ErrorKind::AlreadyExists
     {

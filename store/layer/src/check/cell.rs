@@ -19,6 +19,15 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
             wrong(format!("workload_signer/{number}"), "a private key", "none: its public half is missing")
         });
     }
+    for (name, join) in &rows.joins {
+        found.require(join.is_sound(), "node_join", || {
+            wrong(
+                format!("node_join/{name}"),
+                "an identity without its beginning",
+                "a token or an identity of one line",
+            )
+        });
+    }
     for (role, shard) in rows.leases.keys().filter(|key| !rows.lease_beats.contains_key(key)) {
         found.require(false, "lease_beat", || {
             wrong(format!("lease_beat/{role}/{shard}"), "nothing", "the beat of the lease")

@@ -13,8 +13,8 @@ use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId, Task
 
 use super::{JournalRecord, Violation};
 use crate::row::{
-    AccessGrantRow, CellGate, CellMeta, EndpointRow, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed,
-    RequestExpiry, RequestRow,
+    AccessGrantRow, CellGate, CellMeta, EndpointRow, JournalFloor, LeaseBeat, LeaseRow, NodeJoin, QuotaRow,
+    QuotaUsed, RequestExpiry, RequestRow,
 };
 use crate::workload::WorkloadKeys;
 
@@ -75,6 +75,8 @@ pub struct CellRows {
     pub grants: BTreeMap<String, AccessGrantRow>,
     /// The keys that sign the identities of tasks.
     pub workload: WorkloadKeys,
+    /// How nodes join, and their identities, by name.
+    pub joins: BTreeMap<Name, NodeJoin>,
     /// Results of keyed requests.
     pub requests: BTreeMap<RequestId, RequestRow>,
     /// Requests by the time they expire, and by entry.

@@ -15,8 +15,8 @@ use super::key::keys;
 use super::{Counter, StampValue};
 use crate::row::{
     AccessGrantRow, AuditChunk, AuditHead, CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell,
-    ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
-    RequestRow, SchedulerPool, StoreGeneration, WorkerStatus, WorkloadKey, WorkloadSigner,
+    ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow, NodeJoin, QuotaRow, QuotaUsed,
+    RequestExpiry, RequestRow, SchedulerPool, StoreGeneration, WorkerStatus, WorkloadKey, WorkloadSigner,
 };
 
 impl ConstraintKey {
@@ -284,6 +284,11 @@ keys! {
     WorkloadSignerKey {
         number: u64,
     } = WorkloadSigner => WorkloadSigner;
+
+    /// `node_join/<name>`: the join token and the identity of a node name; never in the journal. An export has no tokens.
+    NodeJoinKey {
+        name: Name,
+    } = NodeJoin => NodeJoin;
 }
 
 impl TaskKey {

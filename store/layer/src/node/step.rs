@@ -17,8 +17,8 @@ use super::live::{node_live_clear, node_live_guarded};
 use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, NodeAllocKey, NodeKey, NodeLoadKey, NodeNameKey, NodeReservedKey, NodeSessionKey,
-    NodeTaskKey, Prefix, RangeOptions, TaskKey,
+    self, CellSpace, NodeAllocKey, NodeJoinKey, NodeKey, NodeLoadKey, NodeNameKey, NodeReservedKey,
+    NodeSessionKey, NodeTaskKey, Prefix, RangeOptions, TaskKey,
 };
 
 /// The row of `node`, with a read conflict.
@@ -232,6 +232,8 @@ pub async fn node_remove(
     keys::clear(tx, &space, &NodeReservedKey { node })?;
     keys::clear(tx, &space, &NodeLoadKey { node })?;
     keys::clear(tx, &space, &NodeNameKey { name: row.name.clone() })?;
+    // Whoever has been this node is nobody from now on.
+    keys::clear(tx, &space, &NodeJoinKey { name: row.name.clone() })?;
     changes.push(Delta::NodeRemoved { node, name: Some(row.name.clone()) });
     Ok(row)
 }

@@ -11,9 +11,9 @@ use crate::key_kind::KeyKind;
 use crate::keys::{
     AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, FederatedJobKey, FederatedPartKey,
     FederatedVersionKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey,
-    MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
-    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, WorkloadKeyKey,
-    value_encode,
+    MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeJoinKey, NodeKey, NodeNameKey, NodeTaskKey,
+    QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey,
+    WorkloadKeyKey, value_encode,
 };
 use crate::row::Cursor;
 
@@ -99,7 +99,8 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::Request
         | KeyKind::RequestExpiry
         | KeyKind::AccessGrant
-        | KeyKind::WorkloadKey => true,
+        | KeyKind::WorkloadKey
+        | KeyKind::NodeJoin => true,
         KeyKind::CellGate
         | KeyKind::Import
         | KeyKind::GatewayLive
@@ -244,6 +245,11 @@ impl<W: Write> ExportRows<W> {
         }
         for (&number, row) in &rows.workload.published {
             self.put(&WorkloadKeyKey { number }, row)?;
+        }
+        for (name, row) in &rows.joins {
+            if let Some(row) = row.exported() {
+                self.put(&NodeJoinKey { name: name.clone() }, &row)?;
+            }
         }
         Ok(())
     }

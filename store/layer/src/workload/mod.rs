@@ -11,6 +11,7 @@ use borough_model::job::IDENTITY_TTLS_MS;
 
 use crate::error::{StoreError, StoreResult};
 use crate::gate::cell_gate_read;
+use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, Prefix, RangeOptions, WorkloadKeyKey, WorkloadSignerKey};
 use crate::row::CellState;
 pub use crate::row::{WorkloadKey, WorkloadSigner};
@@ -145,6 +146,41 @@ pub async fn workload_keys_renew(
         known.signers.remove(&number);
     }
     Ok(known)
+}
+
+/// How a key is replaced before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRotation {
+    /// The new key is published for so many milliseconds before it signs. Those before it stay as long as their tokens.
+    Ahead(i64),
+    /// The new key signs at once, and those before it are gone with all of their tokens.
+    Withdraw,
+}
+
+/// Adds `new` to the keys of the cell. Returns its number.
+pub async fn workload_keys_rotate(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    new: &NewWorkloadKey,
+    rotation: KeyRotation,
+) -> StoreResult<u64> {
+    let space = changes.space();
+    let known = keys_read(tx, space, RangeOptions::default(), RangeOptions::default()).await?;
+    let number = known.next_number();
+    let signs_from_ms = match rotation {
+        KeyRotation::Ahead(ahead_ms) => changes.at_ms().saturating_add(ahead_ms),
+        KeyRotation::Withdraw => {
+            for &number in known.published.keys().chain(known.signers.keys()) {
+                keys::clear(tx, space, &WorkloadKeyKey { number })?;
+                keys::clear(tx, space, &WorkloadSignerKey { number })?;
+            }
+            changes.at_ms()
+        }
+    };
+    let key = WorkloadKey { jwk: new.jwk.clone(), signs_from_ms };
+    keys::write(tx, space, &WorkloadKeyKey { number }, &key)?;
+    keys::write(tx, space, &WorkloadSignerKey { number }, &new.signer)?;
+    Ok(number)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::check::{CheckMode, cell_rows_load, cell_violations};
-use crate::testing::TestCell;
+use crate::testing::{TestCell, change};
 
 const DAY_MS: i64 = 86_400_000;
+const HOUR_MS: i64 = 3_600_000;
 
 fn new(number: u64) -> NewWorkloadKey {
     let secret = number.to_be_bytes().to_vec();
@@ -66,6 +67,15 @@ fn a_private_key_is_not_shown() {
     assert!(format!("{keys:?}").contains("WorkloadSigner(..)"));
 }
 
+#[test]
+fn a_key_that_is_rotated_in_is_the_one_that_signs_when_its_time_comes() {
+    // The second was made by the calendar, and the third by an administrator.
+    let keys = keys_of(&[(1, 0, true), (2, 30 * DAY_MS, true), (3, 29 * DAY_MS + 5, true)]);
+    let signing = [29 * DAY_MS, 29 * DAY_MS + 5, 30 * DAY_MS, 31 * DAY_MS].map(|now_ms| keys.signing(now_ms));
+    assert_eq!(signing, [Some(1), Some(3), Some(3), Some(3)]);
+    assert!(keys.step(31 * DAY_MS).is_nothing(), "the next one is due a month after the last");
+}
+
 impl TestCell {
     async fn keys_renewed(&self, new: &NewWorkloadKey, now_ms: i64) -> WorkloadKeys {
         self.run(async |tx| workload_keys_renew(&tx, &self.space, new, now_ms).await).await.unwrap()
@@ -95,4 +105,26 @@ async fn a_private_key_without_its_public_half_is_damage_and_is_not_shown() {
     let found = cell_violations(&rows, CheckMode::Always);
     assert_eq!(found.iter().map(|one| one.rule).collect::<Vec<_>>(), ["workload_signer"]);
     assert!(!found[0].to_string().contains("0000000000000001"), "{}", found[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotation_adds_a_key_and_a_withdrawal_takes_all_others() {
+    let cell = TestCell::new().await;
+    let read = async || cell.run(async |tx| workload_keys_read(&tx, &cell.space).await).await.unwrap();
+    cell.keys_renewed(&new(1), 5).await;
+    let rotate = async |secret: u64, rotation| {
+        let new = new(secret);
+        let made = cell.change(change(u128::from(secret), "rotate"), async |tx, changes| {
+            workload_keys_rotate(&tx, changes, &new, rotation).await
+        });
+        made.await.unwrap()
+    };
+    assert_eq!(rotate(2, KeyRotation::Ahead(HOUR_MS)).await, 2);
+    let keys = read().await;
+    let made_ms = keys.published[&2].signs_from_ms - HOUR_MS;
+    assert_eq!((keys.signing(made_ms), keys.signing(made_ms + HOUR_MS)), (Some(1), Some(2)));
+    assert_eq!(rotate(3, KeyRotation::Withdraw).await, 3);
+    let keys = read().await;
+    assert_eq!(keys.published.keys().chain(keys.signers.keys()).copied().collect::<Vec<_>>(), [3, 3]);
+    assert_eq!(keys.signing(made_ms), Some(3));
 }

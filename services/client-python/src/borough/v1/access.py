@@ -9,10 +9,46 @@ from typing import ClassVar
 
 from google.protobuf.message import Message
 
-from ..record import Record
+from ..record import OpenEnum, Record
 from . import access_pb2
 
-__all__ = ["AccessAnswer", "AccessHolder", "AccessHolders", "Grant", "GrantChange", "GrantHistory"]
+__all__ = [
+    "AccessAnswer",
+    "AccessHolder",
+    "AccessHolders",
+    "Grant",
+    "GrantChange",
+    "GrantHistory",
+    "IdentityKey",
+    "IdentityKeyUse",
+]
+
+
+class IdentityKeyUse(OpenEnum):
+    """What a key of the identities of tasks does."""
+
+    UNSPECIFIED = 0
+    NEXT = 1
+    """It is published, and signs later."""
+    SIGNS = 2
+    """New tokens have it."""
+    CHECKS = 3
+    """It is published until the last token of it has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityKey(Record):
+    """A key that signs the identities of tasks: its public half."""
+
+    message_type: ClassVar[type[Message]] = access_pb2.IdentityKey
+
+    number: int = 0
+    """Later keys have larger numbers."""
+    id: str = ""
+    """The name of the key in tokens and in the published keys."""
+    signs_from_ms: int = 0
+    """Wall time by the clock of the cell, milliseconds since 1970."""
+    use: IdentityKeyUse = IdentityKeyUse(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

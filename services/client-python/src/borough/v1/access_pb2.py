@@ -21,7 +21,7 @@ from borough.v1 import common_pb2 as borough_dot_v1_dot_common__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x17\x62orough/v1/access.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"V\n\x05Grant\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\r\n\x05roles\x18\x02 \x03(\t\x12\r\n\x05\x61llow\x18\x03 \x03(\t\x12\x0c\n\x04\x64\x65ny\x18\x04 \x03(\t\x12\x10\n\x08revision\x18\x05 \x01(\x04"J\n\x0bGrantChange\x12 \n\x05grant\x18\x01 \x01(\x0b\x32\x11.borough.v1.Grant\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t"u\n\x11ListGrantsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12%\n\x04page\x18\x03 \x01(\x0b\x32\x17.borough.v1.PageRequest"J\n\x12ListGrantsResponse\x12!\n\x06grants\x18\x01 \x03(\x0b\x32\x11.borough.v1.Grant\x12\x11\n\tnext_page\x18\x02 \x01(\t"]\n\x0fGetGrantRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t"^\n\x10GetGrantResponse\x12 \n\x05grant\x18\x01 \x01(\x0b\x32\x11.borough.v1.Grant\x12(\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x17.borough.v1.GrantChange"\x89\x01\n\x0fSetGrantRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12 \n\x05grant\x18\x03 \x01(\x0b\x32\x11.borough.v1.Grant\x12\x19\n\x11\x65xpected_revision\x18\x04 \x01(\x04"4\n\x10SetGrantResponse\x12 \n\x05grant\x18\x01 \x01(\x0b\x32\x11.borough.v1.Grant"\x8f\x01\n\x12\x43heckAccessRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x03 \x01(\t\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\x12\x0e\n\x06groups\x18\x06 \x03(\t"V\n\x13\x43heckAccessResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t"n\n\x12ListHoldersRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x03 \x01(\t\x12\r\n\x05owner\x18\x04 \x01(\t"\x85\x01\n\x13ListHoldersResponse\x12\x37\n\x07holders\x18\x01 \x03(\x0b\x32&.borough.v1.ListHoldersResponse.Holder\x12\x0e\n\x06\x64\x65nied\x18\x02 \x03(\t\x1a%\n\x06Holder\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t2\x8a\x03\n\rAccessService\x12K\n\nListGrants\x12\x1d.borough.v1.ListGrantsRequest\x1a\x1e.borough.v1.ListGrantsResponse\x12\x45\n\x08GetGrant\x12\x1b.borough.v1.GetGrantRequest\x1a\x1c.borough.v1.GetGrantResponse\x12\x45\n\x08SetGrant\x12\x1b.borough.v1.SetGrantRequest\x1a\x1c.borough.v1.SetGrantResponse\x12N\n\x0b\x43heckAccess\x12\x1e.borough.v1.CheckAccessRequest\x1a\x1f.borough.v1.CheckAccessResponse\x12N\n\x0bListHolders\x12\x1e.borough.v1.ListHoldersRequest\x1a\x1f.borough.v1.ListHoldersResponseb\x06proto3'
+    b'\n\x17\x62orough/v1/access.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"i\n\x0bIdentityKey\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\n\n\x02id\x18\x02 \x01(\t\x12\x15\n\rsigns_from_ms\x18\x03 \x01(\x03\x12\'\n\x03use\x18\x04 \x01(\x0e\x32\x1a.borough.v1.IdentityKeyUse"T\n\x17ListIdentityKeysRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t"A\n\x18ListIdentityKeysResponse\x12%\n\x04keys\x18\x01 \x03(\x0b\x32\x17.borough.v1.IdentityKey"z\n\x19RotateIdentityKeysRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x10\n\x08\x61head_ms\x18\x03 \x01(\x04\x12\x10\n\x08withdraw\x18\x04 \x01(\x08"C\n\x1aRotateIdentityKeysResponse\x12%\n\x04keys\x18\x01 \x03(\x0b\x32\x17.borough.v1.IdentityKey"V\n\x05Grant\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\r\n\x05roles\x18\x02 \x03(\t\x12\r\n\x05\x61llow\x18\x03 \x03(\t\x12\x0c\n\x04\x64\x65ny\x18\x04 \x03(\t\x12\x10\n\x08revision\x18\x05 \x01(\x04"J\n\x0bGrantChange\x12 \n\x05grant\x18\x01 \x01(\x0b\x32\x11.borough.v1.Grant\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t"u\n\x11ListGrantsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12%\n\x04page\x18\x03 \x01(\x0b\x32\x17.borough.v1.PageRequest"J\n\x12ListGrantsResponse\x12!\n\x06grants\x18\x01 \x03(\x0b\x32\x11.borough.v1.Grant\x12\x11\n\tnext_page\x18\x02 \x01(\t"]\n\x0fGetGrantRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t"^\n\x10GetGrantResponse\x12 \n\x05grant\x18\x01 \x01(\x0b\x32\x11.borough.v1.Grant\x12(\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x17.borough.v1.GrantChange"\x89\x01\n\x0fSetGrantRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12 \n\x05grant\x18\x03 \x01(\x0b\x32\x11.borough.v1.Grant\x12\x19\n\x11\x65xpected_revision\x18\x04 \x01(\x04"4\n\x10SetGrantResponse\x12 \n\x05grant\x18\x01 \x01(\x0b\x32\x11.borough.v1.Grant"\x8f\x01\n\x12\x43heckAccessRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x03 \x01(\t\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\x12\x0e\n\x06groups\x18\x06 \x03(\t"V\n\x13\x43heckAccessResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x0e\n\x06groups\x18\x04 \x03(\t"n\n\x12ListHoldersRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x03 \x01(\t\x12\r\n\x05owner\x18\x04 \x01(\t"\x85\x01\n\x13ListHoldersResponse\x12\x37\n\x07holders\x18\x01 \x03(\x0b\x32&.borough.v1.ListHoldersResponse.Holder\x12\x0e\n\x06\x64\x65nied\x18\x02 \x03(\t\x1a%\n\x06Holder\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t*\x86\x01\n\x0eIdentityKeyUse\x12 \n\x1cIDENTITY_KEY_USE_UNSPECIFIED\x10\x00\x12\x19\n\x15IDENTITY_KEY_USE_NEXT\x10\x01\x12\x1a\n\x16IDENTITY_KEY_USE_SIGNS\x10\x02\x12\x1b\n\x17IDENTITY_KEY_USE_CHECKS\x10\x03\x32\xce\x04\n\rAccessService\x12K\n\nListGrants\x12\x1d.borough.v1.ListGrantsRequest\x1a\x1e.borough.v1.ListGrantsResponse\x12\x45\n\x08GetGrant\x12\x1b.borough.v1.GetGrantRequest\x1a\x1c.borough.v1.GetGrantResponse\x12\x45\n\x08SetGrant\x12\x1b.borough.v1.SetGrantRequest\x1a\x1c.borough.v1.SetGrantResponse\x12N\n\x0b\x43heckAccess\x12\x1e.borough.v1.CheckAccessRequest\x1a\x1f.borough.v1.CheckAccessResponse\x12N\n\x0bListHolders\x12\x1e.borough.v1.ListHoldersRequest\x1a\x1f.borough.v1.ListHoldersResponse\x12]\n\x10ListIdentityKeys\x12#.borough.v1.ListIdentityKeysRequest\x1a$.borough.v1.ListIdentityKeysResponse\x12\x63\n\x12RotateIdentityKeys\x12%.borough.v1.RotateIdentityKeysRequest\x1a&.borough.v1.RotateIdentityKeysResponseb\x06proto3'
 )
 
 _globals = globals()
@@ -29,32 +29,44 @@ _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "borough.v1.access_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
     DESCRIPTOR._loaded_options = None
-    _globals["_GRANT"]._serialized_start = 64
-    _globals["_GRANT"]._serialized_end = 150
-    _globals["_GRANTCHANGE"]._serialized_start = 152
-    _globals["_GRANTCHANGE"]._serialized_end = 226
-    _globals["_LISTGRANTSREQUEST"]._serialized_start = 228
-    _globals["_LISTGRANTSREQUEST"]._serialized_end = 345
-    _globals["_LISTGRANTSRESPONSE"]._serialized_start = 347
-    _globals["_LISTGRANTSRESPONSE"]._serialized_end = 421
-    _globals["_GETGRANTREQUEST"]._serialized_start = 423
-    _globals["_GETGRANTREQUEST"]._serialized_end = 516
-    _globals["_GETGRANTRESPONSE"]._serialized_start = 518
-    _globals["_GETGRANTRESPONSE"]._serialized_end = 612
-    _globals["_SETGRANTREQUEST"]._serialized_start = 615
-    _globals["_SETGRANTREQUEST"]._serialized_end = 752
-    _globals["_SETGRANTRESPONSE"]._serialized_start = 754
-    _globals["_SETGRANTRESPONSE"]._serialized_end = 806
-    _globals["_CHECKACCESSREQUEST"]._serialized_start = 809
-    _globals["_CHECKACCESSREQUEST"]._serialized_end = 952
-    _globals["_CHECKACCESSRESPONSE"]._serialized_start = 954
-    _globals["_CHECKACCESSRESPONSE"]._serialized_end = 1040
-    _globals["_LISTHOLDERSREQUEST"]._serialized_start = 1042
-    _globals["_LISTHOLDERSREQUEST"]._serialized_end = 1152
-    _globals["_LISTHOLDERSRESPONSE"]._serialized_start = 1155
-    _globals["_LISTHOLDERSRESPONSE"]._serialized_end = 1288
-    _globals["_LISTHOLDERSRESPONSE_HOLDER"]._serialized_start = 1251
-    _globals["_LISTHOLDERSRESPONSE_HOLDER"]._serialized_end = 1288
-    _globals["_ACCESSSERVICE"]._serialized_start = 1291
-    _globals["_ACCESSSERVICE"]._serialized_end = 1685
+    _globals["_IDENTITYKEYUSE"]._serialized_start = 1744
+    _globals["_IDENTITYKEYUSE"]._serialized_end = 1878
+    _globals["_IDENTITYKEY"]._serialized_start = 64
+    _globals["_IDENTITYKEY"]._serialized_end = 169
+    _globals["_LISTIDENTITYKEYSREQUEST"]._serialized_start = 171
+    _globals["_LISTIDENTITYKEYSREQUEST"]._serialized_end = 255
+    _globals["_LISTIDENTITYKEYSRESPONSE"]._serialized_start = 257
+    _globals["_LISTIDENTITYKEYSRESPONSE"]._serialized_end = 322
+    _globals["_ROTATEIDENTITYKEYSREQUEST"]._serialized_start = 324
+    _globals["_ROTATEIDENTITYKEYSREQUEST"]._serialized_end = 446
+    _globals["_ROTATEIDENTITYKEYSRESPONSE"]._serialized_start = 448
+    _globals["_ROTATEIDENTITYKEYSRESPONSE"]._serialized_end = 515
+    _globals["_GRANT"]._serialized_start = 517
+    _globals["_GRANT"]._serialized_end = 603
+    _globals["_GRANTCHANGE"]._serialized_start = 605
+    _globals["_GRANTCHANGE"]._serialized_end = 679
+    _globals["_LISTGRANTSREQUEST"]._serialized_start = 681
+    _globals["_LISTGRANTSREQUEST"]._serialized_end = 798
+    _globals["_LISTGRANTSRESPONSE"]._serialized_start = 800
+    _globals["_LISTGRANTSRESPONSE"]._serialized_end = 874
+    _globals["_GETGRANTREQUEST"]._serialized_start = 876
+    _globals["_GETGRANTREQUEST"]._serialized_end = 969
+    _globals["_GETGRANTRESPONSE"]._serialized_start = 971
+    _globals["_GETGRANTRESPONSE"]._serialized_end = 1065
+    _globals["_SETGRANTREQUEST"]._serialized_start = 1068
+    _globals["_SETGRANTREQUEST"]._serialized_end = 1205
+    _globals["_SETGRANTRESPONSE"]._serialized_start = 1207
+    _globals["_SETGRANTRESPONSE"]._serialized_end = 1259
+    _globals["_CHECKACCESSREQUEST"]._serialized_start = 1262
+    _globals["_CHECKACCESSREQUEST"]._serialized_end = 1405
+    _globals["_CHECKACCESSRESPONSE"]._serialized_start = 1407
+    _globals["_CHECKACCESSRESPONSE"]._serialized_end = 1493
+    _globals["_LISTHOLDERSREQUEST"]._serialized_start = 1495
+    _globals["_LISTHOLDERSREQUEST"]._serialized_end = 1605
+    _globals["_LISTHOLDERSRESPONSE"]._serialized_start = 1608
+    _globals["_LISTHOLDERSRESPONSE"]._serialized_end = 1741
+    _globals["_LISTHOLDERSRESPONSE_HOLDER"]._serialized_start = 1704
+    _globals["_LISTHOLDERSRESPONSE_HOLDER"]._serialized_end = 1741
+    _globals["_ACCESSSERVICE"]._serialized_start = 1881
+    _globals["_ACCESSSERVICE"]._serialized_end = 2471
 # @@protoc_insertion_point(module_scope)

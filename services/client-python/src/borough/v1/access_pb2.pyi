@@ -1,11 +1,82 @@
 from borough.v1 import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class IdentityKeyUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    IDENTITY_KEY_USE_UNSPECIFIED: _ClassVar[IdentityKeyUse]
+    IDENTITY_KEY_USE_NEXT: _ClassVar[IdentityKeyUse]
+    IDENTITY_KEY_USE_SIGNS: _ClassVar[IdentityKeyUse]
+    IDENTITY_KEY_USE_CHECKS: _ClassVar[IdentityKeyUse]
+
+IDENTITY_KEY_USE_UNSPECIFIED: IdentityKeyUse
+IDENTITY_KEY_USE_NEXT: IdentityKeyUse
+IDENTITY_KEY_USE_SIGNS: IdentityKeyUse
+IDENTITY_KEY_USE_CHECKS: IdentityKeyUse
+
+class IdentityKey(_message.Message):
+    __slots__ = ("number", "id", "signs_from_ms", "use")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SIGNS_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    USE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    id: str
+    signs_from_ms: int
+    use: IdentityKeyUse
+    def __init__(
+        self,
+        number: _Optional[int] = ...,
+        id: _Optional[str] = ...,
+        signs_from_ms: _Optional[int] = ...,
+        use: _Optional[_Union[IdentityKeyUse, str]] = ...,
+    ) -> None: ...
+
+class ListIdentityKeysRequest(_message.Message):
+    __slots__ = ("context", "cell")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    def __init__(
+        self, context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ..., cell: _Optional[str] = ...
+    ) -> None: ...
+
+class ListIdentityKeysResponse(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[IdentityKey]
+    def __init__(self, keys: _Optional[_Iterable[_Union[IdentityKey, _Mapping]]] = ...) -> None: ...
+
+class RotateIdentityKeysRequest(_message.Message):
+    __slots__ = ("context", "cell", "ahead_ms", "withdraw")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_MS_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAW_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    ahead_ms: int
+    withdraw: bool
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        ahead_ms: _Optional[int] = ...,
+        withdraw: bool = ...,
+    ) -> None: ...
+
+class RotateIdentityKeysResponse(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[IdentityKey]
+    def __init__(self, keys: _Optional[_Iterable[_Union[IdentityKey, _Mapping]]] = ...) -> None: ...
 
 class Grant(_message.Message):
     __slots__ = ("subject", "roles", "allow", "deny", "revision")

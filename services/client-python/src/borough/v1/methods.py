@@ -29,6 +29,16 @@ CHECK_ACCESS = Method(
 LIST_HOLDERS = Method(
     "/borough.v1.AccessService/ListHolders", access_pb2.ListHoldersRequest, access_pb2.ListHoldersResponse
 )
+LIST_IDENTITY_KEYS = Method(
+    "/borough.v1.AccessService/ListIdentityKeys",
+    access_pb2.ListIdentityKeysRequest,
+    access_pb2.ListIdentityKeysResponse,
+)
+ROTATE_IDENTITY_KEYS = Method(
+    "/borough.v1.AccessService/RotateIdentityKeys",
+    access_pb2.RotateIdentityKeysRequest,
+    access_pb2.RotateIdentityKeysResponse,
+)
 LIST_AUDIT = Method("/borough.v1.AuditService/ListAudit", audit_pb2.ListAuditRequest, audit_pb2.ListAuditResponse)
 LIST_AUDIT_CHUNKS = Method(
     "/borough.v1.AuditService/ListAuditChunks", audit_pb2.ListAuditChunksRequest, audit_pb2.ListAuditChunksResponse
@@ -152,6 +162,15 @@ UNTAINT_NODE = Method("/borough.v1.NodeService/UntaintNode", node_pb2.UntaintNod
 ADMIT_NODE = Method("/borough.v1.NodeService/AdmitNode", node_pb2.AdmitNodeRequest, node_pb2.AdmitNodeResponse)
 LABEL_NODE = Method("/borough.v1.NodeService/LabelNode", node_pb2.LabelNodeRequest, node_pb2.LabelNodeResponse)
 REMOVE_NODE = Method("/borough.v1.NodeService/RemoveNode", node_pb2.RemoveNodeRequest, node_pb2.RemoveNodeResponse)
+CREATE_JOIN_TOKEN = Method(
+    "/borough.v1.NodeService/CreateJoinToken", node_pb2.CreateJoinTokenRequest, node_pb2.CreateJoinTokenResponse
+)
+LIST_JOIN_TOKENS = Method(
+    "/borough.v1.NodeService/ListJoinTokens", node_pb2.ListJoinTokensRequest, node_pb2.ListJoinTokensResponse
+)
+REVOKE_JOIN_TOKEN = Method(
+    "/borough.v1.NodeService/RevokeJoinToken", node_pb2.RevokeJoinTokenRequest, node_pb2.RevokeJoinTokenResponse
+)
 LIST_QUOTAS = Method("/borough.v1.QuotaService/ListQuotas", quota_pb2.ListQuotasRequest, quota_pb2.ListQuotasResponse)
 GET_QUOTA = Method("/borough.v1.QuotaService/GetQuota", quota_pb2.GetQuotaRequest, quota_pb2.GetQuotaResponse)
 SET_QUOTA = Method("/borough.v1.QuotaService/SetQuota", quota_pb2.SetQuotaRequest, quota_pb2.SetQuotaResponse)

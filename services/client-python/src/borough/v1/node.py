@@ -13,7 +13,18 @@ from google.protobuf.message import Message
 from ..record import OpenEnum, Record
 from . import common, node_pb2
 
-__all__ = ["Node", "NodeCondition", "NodeLoad", "NodeState", "SessionFailure", "Taint", "TaintMatch"]
+__all__ = [
+    "JoinToken",
+    "Node",
+    "NodeCondition",
+    "NodeIdentity",
+    "NodeJoin",
+    "NodeLoad",
+    "NodeState",
+    "SessionFailure",
+    "Taint",
+    "TaintMatch",
+]
 
 
 class NodeState(OpenEnum):
@@ -164,3 +175,43 @@ class TaintMatch(Record):
     """Only taints with this value; absent: any value."""
     effect: common.TaintEffect = common.TaintEffect(0)
     """Only taints of this effect; unspecified: any effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeJoin(Record):
+    """How a node joins, and what it has since. Wall times, milliseconds since 1970 by the clock of the cell.
+    Nothing of it is secret.
+    """
+
+    message_type: ClassVar[type[Message]] = node_pb2.NodeJoin
+
+    node: str = ""
+    token: JoinToken | None = None
+    """The join token. Absent: the name has none."""
+    identity: NodeIdentity | None = None
+    """What the node has got by a join token. Absent: nothing that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinToken(Record):
+    """A token by which the agent of one node joins, once."""
+
+    message_type: ClassVar[type[Message]] = node_pb2.JoinToken
+
+    expires_ms: int = 0
+    made_ms: int = 0
+    by: str = ""
+    """Who made it."""
+    used_ms: int = 0
+    """When an agent presented it; 0: not yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdentity(Record):
+    """What a node has got by a join token, and renews."""
+
+    message_type: ClassVar[type[Message]] = node_pb2.NodeIdentity
+
+    renewed_ms: int = 0
+    expires_ms: int = 0
+    """It counts no longer than until then, unless it is renewed."""

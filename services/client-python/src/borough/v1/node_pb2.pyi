@@ -549,3 +549,123 @@ class UntaintNodeResponse(_message.Message):
         node: _Optional[_Union[Node, _Mapping]] = ...,
         cursor: _Optional[_Union[_common_pb2.Cursor, _Mapping]] = ...,
     ) -> None: ...
+
+class CreateJoinTokenRequest(_message.Message):
+    __slots__ = ("context", "cell", "name", "token_digest", "lasts_ms", "identity_lasts_ms")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LASTS_MS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_LASTS_MS_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    name: str
+    token_digest: bytes
+    lasts_ms: int
+    identity_lasts_ms: int
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        token_digest: _Optional[bytes] = ...,
+        lasts_ms: _Optional[int] = ...,
+        identity_lasts_ms: _Optional[int] = ...,
+    ) -> None: ...
+
+class CreateJoinTokenResponse(_message.Message):
+    __slots__ = ("join",)
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    join: NodeJoin
+    def __init__(self, join: _Optional[_Union[NodeJoin, _Mapping]] = ...) -> None: ...
+
+class ListJoinTokensRequest(_message.Message):
+    __slots__ = ("context", "cell", "page")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    page: _common_pb2.PageRequest
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        page: _Optional[_Union[_common_pb2.PageRequest, _Mapping]] = ...,
+    ) -> None: ...
+
+class ListJoinTokensResponse(_message.Message):
+    __slots__ = ("joins", "next_page")
+    JOINS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    joins: _containers.RepeatedCompositeFieldContainer[NodeJoin]
+    next_page: str
+    def __init__(
+        self, joins: _Optional[_Iterable[_Union[NodeJoin, _Mapping]]] = ..., next_page: _Optional[str] = ...
+    ) -> None: ...
+
+class RevokeJoinTokenRequest(_message.Message):
+    __slots__ = ("context", "cell", "name", "identity")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    context: _common_pb2.RequestContext
+    cell: str
+    name: str
+    identity: bool
+    def __init__(
+        self,
+        context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
+        cell: _Optional[str] = ...,
+        name: _Optional[str] = ...,
+        identity: bool = ...,
+    ) -> None: ...
+
+class RevokeJoinTokenResponse(_message.Message):
+    __slots__ = ("join",)
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    join: NodeJoin
+    def __init__(self, join: _Optional[_Union[NodeJoin, _Mapping]] = ...) -> None: ...
+
+class NodeJoin(_message.Message):
+    __slots__ = ("node", "token", "identity")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    token: JoinToken
+    identity: NodeIdentity
+    def __init__(
+        self,
+        node: _Optional[str] = ...,
+        token: _Optional[_Union[JoinToken, _Mapping]] = ...,
+        identity: _Optional[_Union[NodeIdentity, _Mapping]] = ...,
+    ) -> None: ...
+
+class JoinToken(_message.Message):
+    __slots__ = ("expires_ms", "made_ms", "by", "used_ms")
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    MADE_MS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    USED_MS_FIELD_NUMBER: _ClassVar[int]
+    expires_ms: int
+    made_ms: int
+    by: str
+    used_ms: int
+    def __init__(
+        self,
+        expires_ms: _Optional[int] = ...,
+        made_ms: _Optional[int] = ...,
+        by: _Optional[str] = ...,
+        used_ms: _Optional[int] = ...,
+    ) -> None: ...
+
+class NodeIdentity(_message.Message):
+    __slots__ = ("renewed_ms", "expires_ms")
+    RENEWED_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    renewed_ms: int
+    expires_ms: int
+    def __init__(self, renewed_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ...) -> None: ...

@@ -12,8 +12,8 @@ use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
     self, AccessGrantKey, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey,
-    Key, LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey,
-    RequestKey, WorkloadKeyKey, WorkloadSignerKey,
+    Key, LeaseBeatKey, LeaseKey, NodeJoinKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey,
+    RequestExpiryKey, RequestKey, WorkloadKeyKey, WorkloadSignerKey,
 };
 use crate::row::{CellGate, CellMeta, JournalFloor, RequestExpiry, RequestRow};
 
@@ -113,6 +113,7 @@ pub(super) struct Last {
     grants: RowChunk<AccessGrantKey>,
     published: RowChunk<WorkloadKeyKey>,
     signers: RowChunk<WorkloadSignerKey>,
+    joins: RowChunk<NodeJoinKey>,
     leases: RowChunk<LeaseKey>,
     beats: RowChunk<LeaseBeatKey>,
     unknown: Vec<Violation>,
@@ -138,6 +139,7 @@ pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResul
         grants: chunk_read(tx, space, None, 0).await?,
         published: chunk_read(tx, space, None, 0).await?,
         signers: chunk_read(tx, space, None, 0).await?,
+        joins: chunk_read(tx, space, None, 0).await?,
         leases: chunk_read(tx, space, None, 0).await?,
         beats: chunk_read(tx, space, None, 0).await?,
         unknown,
@@ -169,12 +171,13 @@ impl Last {
         (rows.journal_floor, rows.journal_head) = (self.floor, self.head);
         let damages = [self.limits.damage, self.used.damage, self.released.damage, self.leases.damage];
         let others = self.beats.damage.into_iter().chain(self.grants.damage).chain(self.published.damage);
-        let others = others.chain(self.signers.damage).chain(self.unknown);
+        let others = others.chain(self.signers.damage).chain(self.joins.damage).chain(self.unknown);
         rows.damage.extend(damages.into_iter().flatten().chain(others));
         rows.grants = self.grants.rows.into_iter().map(|(key, row)| (key.subject, row)).collect();
         let published = self.published.rows.into_iter();
         rows.workload.published = published.map(|(key, row)| (key.number, row)).collect();
         rows.workload.signers = self.signers.rows.into_iter().map(|(key, row)| (key.number, row)).collect();
+        rows.joins = self.joins.rows.into_iter().map(|(key, row)| (key.name, row)).collect();
         let limits = self.limits.rows.into_iter();
         rows.quota_limits = limits.map(|(key, row)| ((key.user, key.band), row)).collect();
         let used = self.used.rows.into_iter();

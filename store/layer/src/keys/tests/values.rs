@@ -27,9 +27,9 @@ use borough_model::{
 use crate::keys::*;
 use crate::row::{
     AccessGrantRow, AuditChunk, AuditHead, CellGate, CellMeta, CellState, ConstraintToken, Cursor,
-    EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor, JournalPart, LeaseBeat, LeaseRow,
-    QuotaRow, QuotaUsed, RequestExpiry, RequestRow, SchedulerPool, StoreGeneration, WorkerStatus,
-    WorkloadKey, WorkloadSigner,
+    EndpointRow, FederationCell, ImportRow, JobGate, JoinToken, JoinTokenUse, JournalFloor, JournalPart,
+    LeaseBeat, LeaseRow, NodeIdentity, NodeJoin, QuotaRow, QuotaUsed, RequestExpiry, RequestRow,
+    SchedulerPool, SecretDigest, StoreGeneration, WorkerStatus, WorkloadKey, WorkloadSigner,
 };
 use crate::testing::{job_spec, name};
 
@@ -213,6 +213,27 @@ fn federated() -> Vec<StoredRow> {
     }
 }
 
+fn node_join() -> NodeJoin {
+    let digest = |byte| SecretDigest([byte; 32]);
+    NodeJoin {
+        token: Some(JoinToken {
+            digest: digest(1),
+            expires_ms: 5,
+            identity_lasts_ms: 6,
+            made_ms: 7,
+            by: "user/ada".to_owned(),
+            used: Some(JoinTokenUse { identity: digest(2), at_ms: 8 }),
+        }),
+        identity: Some(NodeIdentity {
+            digest: digest(3),
+            previous: Some(digest(2)),
+            line: digest(2),
+            lasts_ms: 9,
+            renewed_ms: 10,
+        }),
+    }
+}
+
 fn jobs_and_tasks() -> Vec<StoredRow> {
     let (user, job_name, job) = (name("ada"), name("web"), JobId(2));
     let task = TaskId { job, index: 3 };
@@ -302,6 +323,7 @@ fn the_others() -> Vec<StoredRow> {
         AuditChunk: AuditChunkKey { number: 3 } => chunk;
         WorkloadKey: WorkloadKeyKey { number: 2 } => WorkloadKey { jwk: "{}".to_owned(), signs_from_ms: 5 };
         WorkloadSigner: WorkloadSignerKey { number: 2 } => WorkloadSigner { secret: vec![7; 3] };
+        NodeJoin: NodeJoinKey { name: name("n1") } => node_join();
     }
 }
 

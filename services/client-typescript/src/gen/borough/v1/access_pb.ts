@@ -4,8 +4,8 @@
 // @generated from file borough/v1/access.proto (package borough.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { PageRequest, RequestContext } from "./common_pb.js";
 import { file_borough_v1_common } from "./common_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -14,7 +14,141 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/access.proto.
  */
 export const file_borough_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("Chdib3JvdWdoL3YxL2FjY2Vzcy5wcm90bxIKYm9yb3VnaC52MSJWCgVHcmFudBIPCgdzdWJqZWN0GAEgASgJEg0KBXJvbGVzGAIgAygJEg0KBWFsbG93GAMgAygJEgwKBGRlbnkYBCADKAkSEAoIcmV2aXNpb24YBSABKAQiSgoLR3JhbnRDaGFuZ2USIAoFZ3JhbnQYASABKAsyES5ib3JvdWdoLnYxLkdyYW50Eg0KBWF0X21zGAIgASgDEgoKAmJ5GAMgASgJInUKEUxpc3RHcmFudHNSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSJQoEcGFnZRgDIAEoCzIXLmJvcm91Z2gudjEuUGFnZVJlcXVlc3QiSgoSTGlzdEdyYW50c1Jlc3BvbnNlEiEKBmdyYW50cxgBIAMoCzIRLmJvcm91Z2gudjEuR3JhbnQSEQoJbmV4dF9wYWdlGAIgASgJIl0KD0dldEdyYW50UmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEg8KB3N1YmplY3QYAyABKAkiXgoQR2V0R3JhbnRSZXNwb25zZRIgCgVncmFudBgBIAEoCzIRLmJvcm91Z2gudjEuR3JhbnQSKAoHY2hhbmdlcxgCIAMoCzIXLmJvcm91Z2gudjEuR3JhbnRDaGFuZ2UiiQEKD1NldEdyYW50UmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEiAKBWdyYW50GAMgASgLMhEuYm9yb3VnaC52MS5HcmFudBIZChFleHBlY3RlZF9yZXZpc2lvbhgEIAEoBCI0ChBTZXRHcmFudFJlc3BvbnNlEiAKBWdyYW50GAEgASgLMhEuYm9yb3VnaC52MS5HcmFudCKPAQoSQ2hlY2tBY2Nlc3NSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDgoGYWN0aW9uGAMgASgJEg0KBW93bmVyGAQgASgJEg8KB3N1YmplY3QYBSABKAkSDgoGZ3JvdXBzGAYgAygJIlYKE0NoZWNrQWNjZXNzUmVzcG9uc2USDwoHYWxsb3dlZBgBIAEoCBIOCgZyZWFzb24YAiABKAkSDgoGY2FsbGVyGAMgASgJEg4KBmdyb3VwcxgEIAMoCSJuChJMaXN0SG9sZGVyc1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIOCgZhY3Rpb24YAyABKAkSDQoFb3duZXIYBCABKAkihQEKE0xpc3RIb2xkZXJzUmVzcG9uc2USNwoHaG9sZGVycxgBIAMoCzImLmJvcm91Z2gudjEuTGlzdEhvbGRlcnNSZXNwb25zZS5Ib2xkZXISDgoGZGVuaWVkGAIgAygJGiUKBkhvbGRlchIPCgdzdWJqZWN0GAEgASgJEgoKAmJ5GAIgASgJMooDCg1BY2Nlc3NTZXJ2aWNlEksKCkxpc3RHcmFudHMSHS5ib3JvdWdoLnYxLkxpc3RHcmFudHNSZXF1ZXN0Gh4uYm9yb3VnaC52MS5MaXN0R3JhbnRzUmVzcG9uc2USRQoIR2V0R3JhbnQSGy5ib3JvdWdoLnYxLkdldEdyYW50UmVxdWVzdBocLmJvcm91Z2gudjEuR2V0R3JhbnRSZXNwb25zZRJFCghTZXRHcmFudBIbLmJvcm91Z2gudjEuU2V0R3JhbnRSZXF1ZXN0GhwuYm9yb3VnaC52MS5TZXRHcmFudFJlc3BvbnNlEk4KC0NoZWNrQWNjZXNzEh4uYm9yb3VnaC52MS5DaGVja0FjY2Vzc1JlcXVlc3QaHy5ib3JvdWdoLnYxLkNoZWNrQWNjZXNzUmVzcG9uc2USTgoLTGlzdEhvbGRlcnMSHi5ib3JvdWdoLnYxLkxpc3RIb2xkZXJzUmVxdWVzdBofLmJvcm91Z2gudjEuTGlzdEhvbGRlcnNSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
+  fileDesc("Chdib3JvdWdoL3YxL2FjY2Vzcy5wcm90bxIKYm9yb3VnaC52MSJpCgtJZGVudGl0eUtleRIOCgZudW1iZXIYASABKAQSCgoCaWQYAiABKAkSFQoNc2lnbnNfZnJvbV9tcxgDIAEoAxInCgN1c2UYBCABKA4yGi5ib3JvdWdoLnYxLklkZW50aXR5S2V5VXNlIlQKF0xpc3RJZGVudGl0eUtleXNSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkiQQoYTGlzdElkZW50aXR5S2V5c1Jlc3BvbnNlEiUKBGtleXMYASADKAsyFy5ib3JvdWdoLnYxLklkZW50aXR5S2V5InoKGVJvdGF0ZUlkZW50aXR5S2V5c1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIQCghhaGVhZF9tcxgDIAEoBBIQCgh3aXRoZHJhdxgEIAEoCCJDChpSb3RhdGVJZGVudGl0eUtleXNSZXNwb25zZRIlCgRrZXlzGAEgAygLMhcuYm9yb3VnaC52MS5JZGVudGl0eUtleSJWCgVHcmFudBIPCgdzdWJqZWN0GAEgASgJEg0KBXJvbGVzGAIgAygJEg0KBWFsbG93GAMgAygJEgwKBGRlbnkYBCADKAkSEAoIcmV2aXNpb24YBSABKAQiSgoLR3JhbnRDaGFuZ2USIAoFZ3JhbnQYASABKAsyES5ib3JvdWdoLnYxLkdyYW50Eg0KBWF0X21zGAIgASgDEgoKAmJ5GAMgASgJInUKEUxpc3RHcmFudHNSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSJQoEcGFnZRgDIAEoCzIXLmJvcm91Z2gudjEuUGFnZVJlcXVlc3QiSgoSTGlzdEdyYW50c1Jlc3BvbnNlEiEKBmdyYW50cxgBIAMoCzIRLmJvcm91Z2gudjEuR3JhbnQSEQoJbmV4dF9wYWdlGAIgASgJIl0KD0dldEdyYW50UmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEg8KB3N1YmplY3QYAyABKAkiXgoQR2V0R3JhbnRSZXNwb25zZRIgCgVncmFudBgBIAEoCzIRLmJvcm91Z2gudjEuR3JhbnQSKAoHY2hhbmdlcxgCIAMoCzIXLmJvcm91Z2gudjEuR3JhbnRDaGFuZ2UiiQEKD1NldEdyYW50UmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEiAKBWdyYW50GAMgASgLMhEuYm9yb3VnaC52MS5HcmFudBIZChFleHBlY3RlZF9yZXZpc2lvbhgEIAEoBCI0ChBTZXRHcmFudFJlc3BvbnNlEiAKBWdyYW50GAEgASgLMhEuYm9yb3VnaC52MS5HcmFudCKPAQoSQ2hlY2tBY2Nlc3NSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDgoGYWN0aW9uGAMgASgJEg0KBW93bmVyGAQgASgJEg8KB3N1YmplY3QYBSABKAkSDgoGZ3JvdXBzGAYgAygJIlYKE0NoZWNrQWNjZXNzUmVzcG9uc2USDwoHYWxsb3dlZBgBIAEoCBIOCgZyZWFzb24YAiABKAkSDgoGY2FsbGVyGAMgASgJEg4KBmdyb3VwcxgEIAMoCSJuChJMaXN0SG9sZGVyc1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIOCgZhY3Rpb24YAyABKAkSDQoFb3duZXIYBCABKAkihQEKE0xpc3RIb2xkZXJzUmVzcG9uc2USNwoHaG9sZGVycxgBIAMoCzImLmJvcm91Z2gudjEuTGlzdEhvbGRlcnNSZXNwb25zZS5Ib2xkZXISDgoGZGVuaWVkGAIgAygJGiUKBkhvbGRlchIPCgdzdWJqZWN0GAEgASgJEgoKAmJ5GAIgASgJKoYBCg5JZGVudGl0eUtleVVzZRIgChxJREVOVElUWV9LRVlfVVNFX1VOU1BFQ0lGSUVEEAASGQoVSURFTlRJVFlfS0VZX1VTRV9ORVhUEAESGgoWSURFTlRJVFlfS0VZX1VTRV9TSUdOUxACEhsKF0lERU5USVRZX0tFWV9VU0VfQ0hFQ0tTEAMyzgQKDUFjY2Vzc1NlcnZpY2USSwoKTGlzdEdyYW50cxIdLmJvcm91Z2gudjEuTGlzdEdyYW50c1JlcXVlc3QaHi5ib3JvdWdoLnYxLkxpc3RHcmFudHNSZXNwb25zZRJFCghHZXRHcmFudBIbLmJvcm91Z2gudjEuR2V0R3JhbnRSZXF1ZXN0GhwuYm9yb3VnaC52MS5HZXRHcmFudFJlc3BvbnNlEkUKCFNldEdyYW50EhsuYm9yb3VnaC52MS5TZXRHcmFudFJlcXVlc3QaHC5ib3JvdWdoLnYxLlNldEdyYW50UmVzcG9uc2USTgoLQ2hlY2tBY2Nlc3MSHi5ib3JvdWdoLnYxLkNoZWNrQWNjZXNzUmVxdWVzdBofLmJvcm91Z2gudjEuQ2hlY2tBY2Nlc3NSZXNwb25zZRJOCgtMaXN0SG9sZGVycxIeLmJvcm91Z2gudjEuTGlzdEhvbGRlcnNSZXF1ZXN0Gh8uYm9yb3VnaC52MS5MaXN0SG9sZGVyc1Jlc3BvbnNlEl0KEExpc3RJZGVudGl0eUtleXMSIy5ib3JvdWdoLnYxLkxpc3RJZGVudGl0eUtleXNSZXF1ZXN0GiQuYm9yb3VnaC52MS5MaXN0SWRlbnRpdHlLZXlzUmVzcG9uc2USYwoSUm90YXRlSWRlbnRpdHlLZXlzEiUuYm9yb3VnaC52MS5Sb3RhdGVJZGVudGl0eUtleXNSZXF1ZXN0GiYuYm9yb3VnaC52MS5Sb3RhdGVJZGVudGl0eUtleXNSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
+
+/**
+ * A key that signs the identities of tasks: its public half.
+ *
+ * @generated from message borough.v1.IdentityKey
+ */
+export type IdentityKey = Message<"borough.v1.IdentityKey"> & {
+  /**
+   * Later keys have larger numbers.
+   *
+   * @generated from field: uint64 number = 1;
+   */
+  number: bigint;
+
+  /**
+   * The name of the key in tokens and in the published keys.
+   *
+   * @generated from field: string id = 2;
+   */
+  id: string;
+
+  /**
+   * Wall time by the clock of the cell, milliseconds since 1970.
+   *
+   * @generated from field: int64 signs_from_ms = 3;
+   */
+  signsFromMs: bigint;
+
+  /**
+   * @generated from field: borough.v1.IdentityKeyUse use = 4;
+   */
+  use: IdentityKeyUse;
+};
+
+/**
+ * Describes the message borough.v1.IdentityKey.
+ * Use `create(IdentityKeySchema)` to create a new message.
+ */
+export const IdentityKeySchema: GenMessage<IdentityKey> = /*@__PURE__*/
+  messageDesc(file_borough_v1_access, 0);
+
+/**
+ * @generated from message borough.v1.ListIdentityKeysRequest
+ */
+export type ListIdentityKeysRequest = Message<"borough.v1.ListIdentityKeysRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+};
+
+/**
+ * Describes the message borough.v1.ListIdentityKeysRequest.
+ * Use `create(ListIdentityKeysRequestSchema)` to create a new message.
+ */
+export const ListIdentityKeysRequestSchema: GenMessage<ListIdentityKeysRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_access, 1);
+
+/**
+ * @generated from message borough.v1.ListIdentityKeysResponse
+ */
+export type ListIdentityKeysResponse = Message<"borough.v1.ListIdentityKeysResponse"> & {
+  /**
+   * @generated from field: repeated borough.v1.IdentityKey keys = 1;
+   */
+  keys: IdentityKey[];
+};
+
+/**
+ * Describes the message borough.v1.ListIdentityKeysResponse.
+ * Use `create(ListIdentityKeysResponseSchema)` to create a new message.
+ */
+export const ListIdentityKeysResponseSchema: GenMessage<ListIdentityKeysResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_access, 2);
+
+/**
+ * @generated from message borough.v1.RotateIdentityKeysRequest
+ */
+export type RotateIdentityKeysRequest = Message<"borough.v1.RotateIdentityKeysRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+
+  /**
+   * For how long the new key is published before it signs, in milliseconds: up to 7 days.
+   *
+   * @generated from field: uint64 ahead_ms = 3;
+   */
+  aheadMs: bigint;
+
+  /**
+   * Withdraws all keys before it, so that no token of them counts any more. Needs an `ahead_ms` of 0.
+   *
+   * @generated from field: bool withdraw = 4;
+   */
+  withdraw: boolean;
+};
+
+/**
+ * Describes the message borough.v1.RotateIdentityKeysRequest.
+ * Use `create(RotateIdentityKeysRequestSchema)` to create a new message.
+ */
+export const RotateIdentityKeysRequestSchema: GenMessage<RotateIdentityKeysRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_access, 3);
+
+/**
+ * @generated from message borough.v1.RotateIdentityKeysResponse
+ */
+export type RotateIdentityKeysResponse = Message<"borough.v1.RotateIdentityKeysResponse"> & {
+  /**
+   * The keys after it.
+   *
+   * @generated from field: repeated borough.v1.IdentityKey keys = 1;
+   */
+  keys: IdentityKey[];
+};
+
+/**
+ * Describes the message borough.v1.RotateIdentityKeysResponse.
+ * Use `create(RotateIdentityKeysResponseSchema)` to create a new message.
+ */
+export const RotateIdentityKeysResponseSchema: GenMessage<RotateIdentityKeysResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_access, 4);
 
 /**
  * What a subject is given and denied.
@@ -63,7 +197,7 @@ export type Grant = Message<"borough.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 0);
+  messageDesc(file_borough_v1_access, 5);
 
 /**
  * One change of a grant.
@@ -98,7 +232,7 @@ export type GrantChange = Message<"borough.v1.GrantChange"> & {
  * Use `create(GrantChangeSchema)` to create a new message.
  */
 export const GrantChangeSchema: GenMessage<GrantChange> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 1);
+  messageDesc(file_borough_v1_access, 6);
 
 /**
  * @generated from message borough.v1.ListGrantsRequest
@@ -125,7 +259,7 @@ export type ListGrantsRequest = Message<"borough.v1.ListGrantsRequest"> & {
  * Use `create(ListGrantsRequestSchema)` to create a new message.
  */
 export const ListGrantsRequestSchema: GenMessage<ListGrantsRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 2);
+  messageDesc(file_borough_v1_access, 7);
 
 /**
  * @generated from message borough.v1.ListGrantsResponse
@@ -149,7 +283,7 @@ export type ListGrantsResponse = Message<"borough.v1.ListGrantsResponse"> & {
  * Use `create(ListGrantsResponseSchema)` to create a new message.
  */
 export const ListGrantsResponseSchema: GenMessage<ListGrantsResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 3);
+  messageDesc(file_borough_v1_access, 8);
 
 /**
  * @generated from message borough.v1.GetGrantRequest
@@ -176,7 +310,7 @@ export type GetGrantRequest = Message<"borough.v1.GetGrantRequest"> & {
  * Use `create(GetGrantRequestSchema)` to create a new message.
  */
 export const GetGrantRequestSchema: GenMessage<GetGrantRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 4);
+  messageDesc(file_borough_v1_access, 9);
 
 /**
  * @generated from message borough.v1.GetGrantResponse
@@ -200,7 +334,7 @@ export type GetGrantResponse = Message<"borough.v1.GetGrantResponse"> & {
  * Use `create(GetGrantResponseSchema)` to create a new message.
  */
 export const GetGrantResponseSchema: GenMessage<GetGrantResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 5);
+  messageDesc(file_borough_v1_access, 10);
 
 /**
  * @generated from message borough.v1.SetGrantRequest
@@ -236,7 +370,7 @@ export type SetGrantRequest = Message<"borough.v1.SetGrantRequest"> & {
  * Use `create(SetGrantRequestSchema)` to create a new message.
  */
 export const SetGrantRequestSchema: GenMessage<SetGrantRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 6);
+  messageDesc(file_borough_v1_access, 11);
 
 /**
  * @generated from message borough.v1.SetGrantResponse
@@ -253,7 +387,7 @@ export type SetGrantResponse = Message<"borough.v1.SetGrantResponse"> & {
  * Use `create(SetGrantResponseSchema)` to create a new message.
  */
 export const SetGrantResponseSchema: GenMessage<SetGrantResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 7);
+  messageDesc(file_borough_v1_access, 12);
 
 /**
  * @generated from message borough.v1.CheckAccessRequest
@@ -303,7 +437,7 @@ export type CheckAccessRequest = Message<"borough.v1.CheckAccessRequest"> & {
  * Use `create(CheckAccessRequestSchema)` to create a new message.
  */
 export const CheckAccessRequestSchema: GenMessage<CheckAccessRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 8);
+  messageDesc(file_borough_v1_access, 13);
 
 /**
  * @generated from message borough.v1.CheckAccessResponse
@@ -339,7 +473,7 @@ export type CheckAccessResponse = Message<"borough.v1.CheckAccessResponse"> & {
  * Use `create(CheckAccessResponseSchema)` to create a new message.
  */
 export const CheckAccessResponseSchema: GenMessage<CheckAccessResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 9);
+  messageDesc(file_borough_v1_access, 14);
 
 /**
  * @generated from message borough.v1.ListHoldersRequest
@@ -375,7 +509,7 @@ export type ListHoldersRequest = Message<"borough.v1.ListHoldersRequest"> & {
  * Use `create(ListHoldersRequestSchema)` to create a new message.
  */
 export const ListHoldersRequestSchema: GenMessage<ListHoldersRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 10);
+  messageDesc(file_borough_v1_access, 15);
 
 /**
  * @generated from message borough.v1.ListHoldersResponse
@@ -399,7 +533,7 @@ export type ListHoldersResponse = Message<"borough.v1.ListHoldersResponse"> & {
  * Use `create(ListHoldersResponseSchema)` to create a new message.
  */
 export const ListHoldersResponseSchema: GenMessage<ListHoldersResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 11);
+  messageDesc(file_borough_v1_access, 16);
 
 /**
  * @generated from message borough.v1.ListHoldersResponse.Holder
@@ -425,7 +559,46 @@ export type ListHoldersResponse_Holder = Message<"borough.v1.ListHoldersResponse
  * Use `create(ListHoldersResponse_HolderSchema)` to create a new message.
  */
 export const ListHoldersResponse_HolderSchema: GenMessage<ListHoldersResponse_Holder> = /*@__PURE__*/
-  messageDesc(file_borough_v1_access, 11, 0);
+  messageDesc(file_borough_v1_access, 16, 0);
+
+/**
+ * What a key of the identities of tasks does.
+ *
+ * @generated from enum borough.v1.IdentityKeyUse
+ */
+export enum IdentityKeyUse {
+  /**
+   * @generated from enum value: IDENTITY_KEY_USE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It is published, and signs later.
+   *
+   * @generated from enum value: IDENTITY_KEY_USE_NEXT = 1;
+   */
+  NEXT = 1,
+
+  /**
+   * New tokens have it.
+   *
+   * @generated from enum value: IDENTITY_KEY_USE_SIGNS = 2;
+   */
+  SIGNS = 2,
+
+  /**
+   * It is published until the last token of it has ended.
+   *
+   * @generated from enum value: IDENTITY_KEY_USE_CHECKS = 3;
+   */
+  CHECKS = 3,
+}
+
+/**
+ * Describes the enum borough.v1.IdentityKeyUse.
+ */
+export const IdentityKeyUseSchema: GenEnum<IdentityKeyUse> = /*@__PURE__*/
+  enumDesc(file_borough_v1_access, 0);
 
 /**
  * @generated from service borough.v1.AccessService
@@ -480,6 +653,26 @@ export const AccessService: GenService<{
     methodKind: "unary";
     input: typeof ListHoldersRequestSchema;
     output: typeof ListHoldersResponseSchema;
+  },
+  /**
+   * The keys that sign the identities of tasks, the oldest first. No answer has a private key.
+   *
+   * @generated from rpc borough.v1.AccessService.ListIdentityKeys
+   */
+  listIdentityKeys: {
+    methodKind: "unary";
+    input: typeof ListIdentityKeysRequestSchema;
+    output: typeof ListIdentityKeysResponseSchema;
+  },
+  /**
+   * Makes another key for the identities of tasks, before it is due.
+   *
+   * @generated from rpc borough.v1.AccessService.RotateIdentityKeys
+   */
+  rotateIdentityKeys: {
+    methodKind: "unary";
+    input: typeof RotateIdentityKeysRequestSchema;
+    output: typeof RotateIdentityKeysResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_borough_v1_access, 0);

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/node.proto.
  */
 export const file_borough_v1_node: GenFile = /*@__PURE__*/
-  fileDesc("ChVib3JvdWdoL3YxL25vZGUucHJvdG8SCmJvcm91Z2gudjEi8AYKBE5vZGUSCgoCaWQYASABKAkSDAoEY2VsbBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBXN0YXRlGAQgASgOMhUuYm9yb3VnaC52MS5Ob2RlU3RhdGUSEwoLc2NoZWR1bGFibGUYBSABKAgSEAoIZHJhaW5pbmcYBiABKAgSJwoIY2FwYWNpdHkYByABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxIjCgR1c2VkGAggASgLMhUuYm9yb3VnaC52MS5SZXNvdXJjZXMSDQoFdGFza3MYCSABKA0SEgoKcG9ydF9maXJzdBgKIAEoDRIRCglwb3J0X2xhc3QYCyABKA0SEgoKcG9ydHNfdXNlZBgMIAEoDRI0CgphdHRyaWJ1dGVzGA0gAygLMiAuYm9yb3VnaC52MS5Ob2RlLkF0dHJpYnV0ZXNFbnRyeRIsCgZsYWJlbHMYDiADKAsyHC5ib3JvdWdoLnYxLk5vZGUuTGFiZWxzRW50cnkSDAoEaG9zdBgPIAEoCRIPCgdib290X2lkGBAgASgJEhUKDWFnZW50X3ZlcnNpb24YESABKAkSEAoIcmV2aXNpb24YEiABKAQSEgoKY2hhbmdlZF9tcxgTIAEoAxIRCgljb25uZWN0ZWQYFCABKAgSIQoGdGFpbnRzGBUgAygLMhEuYm9yb3VnaC52MS5UYWludBIfCgVjYXJkcxgWIAMoCzIQLmJvcm91Z2gudjEuQ2FyZBInCgdkb21haW5zGBcgAygLMhYuYm9yb3VnaC52MS5OdW1hRG9tYWluEhAKCHBhY2thZ2VzGBggAygJEiIKBGxvYWQYGSABKAsyFC5ib3JvdWdoLnYxLk5vZGVMb2FkEhAKCGlkZW50aXR5GBogASgJEjMKD3Nlc3Npb25fZmFpbHVyZRgeIAEoCzIaLmJvcm91Z2gudjEuU2Vzc2lvbkZhaWx1cmUSFwoPc2lsZW50X3NpbmNlX21zGB8gASgDEhIKCmxvc3RfYXRfbXMYICABKAMSDwoHZHJhaW5lZBghIAEoCBoxCg9BdHRyaWJ1dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkAKDlNlc3Npb25GYWlsdXJlEhAKCHNlc3Npb25zGAEgASgNEg0KBWVycm9yGAIgASgJEg0KBWF0X21zGAMgASgDIoIBCghOb2RlTG9hZBISCgpjcHVfbWlsbGlzGAEgASgEEhQKDG1lbW9yeV9ieXRlcxgCIAEoBBIaChJjb3ZlcmVkX2NwdV9taWxsaXMYAyABKAQSHAoUY292ZXJlZF9tZW1vcnlfYnl0ZXMYBCABKAQSEgoKY2hhbmdlZF9tcxgFIAEoAyJeCgVUYWludBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSJwoGZWZmZWN0GAMgASgOMhcuYm9yb3VnaC52MS5UYWludEVmZmVjdBIQCghhZGRlZF9tcxgEIAEoAyL0AQoQTGlzdE5vZGVzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEiUKBHBhZ2UYAyABKAsyFy5ib3JvdWdoLnYxLlBhZ2VSZXF1ZXN0EigKCHNlbGVjdG9yGAQgAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoEiUKBnN0YXRlcxgFIAMoDjIVLmJvcm91Z2gudjEuTm9kZVN0YXRlEi0KCmNvbmRpdGlvbnMYBiADKA4yGS5ib3JvdWdoLnYxLk5vZGVDb25kaXRpb24iawoRTGlzdE5vZGVzUmVzcG9uc2USHwoFbm9kZXMYASADKAsyEC5ib3JvdWdoLnYxLk5vZGUSEQoJbmV4dF9wYWdlGAIgASgJEiIKBmN1cnNvchgDIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIlkKDkdldE5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCSJVCg9HZXROb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJcChFDb3Jkb25Ob2RlUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkiWAoSQ29yZG9uTm9kZVJlc3BvbnNlEh4KBG5vZGUYASABKAsyEC5ib3JvdWdoLnYxLk5vZGUSIgoGY3Vyc29yGAIgASgLMhIuYm9yb3VnaC52MS5DdXJzb3IiXgoTVW5jb3Jkb25Ob2RlUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkiWgoUVW5jb3Jkb25Ob2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJqChBEcmFpbk5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRINCgVmb3JjZRgEIAEoCCJXChFEcmFpbk5vZGVSZXNwb25zZRIeCgRub2RlGAEgASgLMhAuYm9yb3VnaC52MS5Ob2RlEiIKBmN1cnNvchgCIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIn4KEFRhaW50Tm9kZVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgRuYW1lGAMgASgJEiEKBnRhaW50cxgEIAMoCzIRLmJvcm91Z2gudjEuVGFpbnQiVwoRVGFpbnROb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJgCgpUYWludE1hdGNoEgsKA2tleRgBIAEoCRISCgV2YWx1ZRgCIAEoCUgAiAEBEicKBmVmZmVjdBgDIAEoDjIXLmJvcm91Z2gudjEuVGFpbnRFZmZlY3RCCAoGX3ZhbHVlIoUBChJVbnRhaW50Tm9kZVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgRuYW1lGAMgASgJEiYKBnRhaW50cxgEIAMoCzIWLmJvcm91Z2gudjEuVGFpbnRNYXRjaCJtChBBZG1pdE5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCghpZGVudGl0eRgEIAEoCSJXChFBZG1pdE5vZGVSZXNwb25zZRIeCgRub2RlGAEgASgLMhAuYm9yb3VnaC52MS5Ob2RlEiIKBmN1cnNvchgCIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yItQBChBMYWJlbE5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRI4CgZsYWJlbHMYBCADKAsyKC5ib3JvdWdoLnYxLkxhYmVsTm9kZVJlcXVlc3QuTGFiZWxzRW50cnkSDgoGcmVtb3ZlGAUgAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiVwoRTGFiZWxOb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJcChFSZW1vdmVOb2RlUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkiOAoSUmVtb3ZlTm9kZVJlc3BvbnNlEiIKBmN1cnNvchgBIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIlkKE1VudGFpbnROb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciptCglOb2RlU3RhdGUSGgoWTk9ERV9TVEFURV9VTlNQRUNJRklFRBAAEhQKEE5PREVfU1RBVEVfUkVBRFkQARIZChVOT0RFX1NUQVRFX1JFQ09WRVJJTkcQAhITCg9OT0RFX1NUQVRFX0xPU1QQAyqCAgoNTm9kZUNvbmRpdGlvbhIeChpOT0RFX0NPTkRJVElPTl9VTlNQRUNJRklFRBAAEhsKF05PREVfQ09ORElUSU9OX0NPUkRPTkVEEAESGwoXTk9ERV9DT05ESVRJT05fRFJBSU5JTkcQAhIaChZOT0RFX0NPTkRJVElPTl9UQUlOVEVEEAMSIAocTk9ERV9DT05ESVRJT05fTk9UX0NPTk5FQ1RFRBAEEiIKHk5PREVfQ09ORElUSU9OX1NFU1NJT05fRkFJTElORxAFEhkKFU5PREVfQ09ORElUSU9OX1NJTEVOVBAGEhoKFk5PREVfQ09ORElUSU9OX0RSQUlORUQQBzKABgoLTm9kZVNlcnZpY2USSAoJTGlzdE5vZGVzEhwuYm9yb3VnaC52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh0uYm9yb3VnaC52MS5MaXN0Tm9kZXNSZXNwb25zZRJCCgdHZXROb2RlEhouYm9yb3VnaC52MS5HZXROb2RlUmVxdWVzdBobLmJvcm91Z2gudjEuR2V0Tm9kZVJlc3BvbnNlEksKCkNvcmRvbk5vZGUSHS5ib3JvdWdoLnYxLkNvcmRvbk5vZGVSZXF1ZXN0Gh4uYm9yb3VnaC52MS5Db3Jkb25Ob2RlUmVzcG9uc2USUQoMVW5jb3Jkb25Ob2RlEh8uYm9yb3VnaC52MS5VbmNvcmRvbk5vZGVSZXF1ZXN0GiAuYm9yb3VnaC52MS5VbmNvcmRvbk5vZGVSZXNwb25zZRJICglEcmFpbk5vZGUSHC5ib3JvdWdoLnYxLkRyYWluTm9kZVJlcXVlc3QaHS5ib3JvdWdoLnYxLkRyYWluTm9kZVJlc3BvbnNlEkgKCVRhaW50Tm9kZRIcLmJvcm91Z2gudjEuVGFpbnROb2RlUmVxdWVzdBodLmJvcm91Z2gudjEuVGFpbnROb2RlUmVzcG9uc2USTgoLVW50YWludE5vZGUSHi5ib3JvdWdoLnYxLlVudGFpbnROb2RlUmVxdWVzdBofLmJvcm91Z2gudjEuVW50YWludE5vZGVSZXNwb25zZRJICglBZG1pdE5vZGUSHC5ib3JvdWdoLnYxLkFkbWl0Tm9kZVJlcXVlc3QaHS5ib3JvdWdoLnYxLkFkbWl0Tm9kZVJlc3BvbnNlEkgKCUxhYmVsTm9kZRIcLmJvcm91Z2gudjEuTGFiZWxOb2RlUmVxdWVzdBodLmJvcm91Z2gudjEuTGFiZWxOb2RlUmVzcG9uc2USSwoKUmVtb3ZlTm9kZRIdLmJvcm91Z2gudjEuUmVtb3ZlTm9kZVJlcXVlc3QaHi5ib3JvdWdoLnYxLlJlbW92ZU5vZGVSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
+  fileDesc("ChVib3JvdWdoL3YxL25vZGUucHJvdG8SCmJvcm91Z2gudjEi8AYKBE5vZGUSCgoCaWQYASABKAkSDAoEY2VsbBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBXN0YXRlGAQgASgOMhUuYm9yb3VnaC52MS5Ob2RlU3RhdGUSEwoLc2NoZWR1bGFibGUYBSABKAgSEAoIZHJhaW5pbmcYBiABKAgSJwoIY2FwYWNpdHkYByABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxIjCgR1c2VkGAggASgLMhUuYm9yb3VnaC52MS5SZXNvdXJjZXMSDQoFdGFza3MYCSABKA0SEgoKcG9ydF9maXJzdBgKIAEoDRIRCglwb3J0X2xhc3QYCyABKA0SEgoKcG9ydHNfdXNlZBgMIAEoDRI0CgphdHRyaWJ1dGVzGA0gAygLMiAuYm9yb3VnaC52MS5Ob2RlLkF0dHJpYnV0ZXNFbnRyeRIsCgZsYWJlbHMYDiADKAsyHC5ib3JvdWdoLnYxLk5vZGUuTGFiZWxzRW50cnkSDAoEaG9zdBgPIAEoCRIPCgdib290X2lkGBAgASgJEhUKDWFnZW50X3ZlcnNpb24YESABKAkSEAoIcmV2aXNpb24YEiABKAQSEgoKY2hhbmdlZF9tcxgTIAEoAxIRCgljb25uZWN0ZWQYFCABKAgSIQoGdGFpbnRzGBUgAygLMhEuYm9yb3VnaC52MS5UYWludBIfCgVjYXJkcxgWIAMoCzIQLmJvcm91Z2gudjEuQ2FyZBInCgdkb21haW5zGBcgAygLMhYuYm9yb3VnaC52MS5OdW1hRG9tYWluEhAKCHBhY2thZ2VzGBggAygJEiIKBGxvYWQYGSABKAsyFC5ib3JvdWdoLnYxLk5vZGVMb2FkEhAKCGlkZW50aXR5GBogASgJEjMKD3Nlc3Npb25fZmFpbHVyZRgeIAEoCzIaLmJvcm91Z2gudjEuU2Vzc2lvbkZhaWx1cmUSFwoPc2lsZW50X3NpbmNlX21zGB8gASgDEhIKCmxvc3RfYXRfbXMYICABKAMSDwoHZHJhaW5lZBghIAEoCBoxCg9BdHRyaWJ1dGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkAKDlNlc3Npb25GYWlsdXJlEhAKCHNlc3Npb25zGAEgASgNEg0KBWVycm9yGAIgASgJEg0KBWF0X21zGAMgASgDIoIBCghOb2RlTG9hZBISCgpjcHVfbWlsbGlzGAEgASgEEhQKDG1lbW9yeV9ieXRlcxgCIAEoBBIaChJjb3ZlcmVkX2NwdV9taWxsaXMYAyABKAQSHAoUY292ZXJlZF9tZW1vcnlfYnl0ZXMYBCABKAQSEgoKY2hhbmdlZF9tcxgFIAEoAyJeCgVUYWludBILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSJwoGZWZmZWN0GAMgASgOMhcuYm9yb3VnaC52MS5UYWludEVmZmVjdBIQCghhZGRlZF9tcxgEIAEoAyL0AQoQTGlzdE5vZGVzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEiUKBHBhZ2UYAyABKAsyFy5ib3JvdWdoLnYxLlBhZ2VSZXF1ZXN0EigKCHNlbGVjdG9yGAQgAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoEiUKBnN0YXRlcxgFIAMoDjIVLmJvcm91Z2gudjEuTm9kZVN0YXRlEi0KCmNvbmRpdGlvbnMYBiADKA4yGS5ib3JvdWdoLnYxLk5vZGVDb25kaXRpb24iawoRTGlzdE5vZGVzUmVzcG9uc2USHwoFbm9kZXMYASADKAsyEC5ib3JvdWdoLnYxLk5vZGUSEQoJbmV4dF9wYWdlGAIgASgJEiIKBmN1cnNvchgDIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIlkKDkdldE5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCSJVCg9HZXROb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJcChFDb3Jkb25Ob2RlUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkiWAoSQ29yZG9uTm9kZVJlc3BvbnNlEh4KBG5vZGUYASABKAsyEC5ib3JvdWdoLnYxLk5vZGUSIgoGY3Vyc29yGAIgASgLMhIuYm9yb3VnaC52MS5DdXJzb3IiXgoTVW5jb3Jkb25Ob2RlUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkiWgoUVW5jb3Jkb25Ob2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJqChBEcmFpbk5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRINCgVmb3JjZRgEIAEoCCJXChFEcmFpbk5vZGVSZXNwb25zZRIeCgRub2RlGAEgASgLMhAuYm9yb3VnaC52MS5Ob2RlEiIKBmN1cnNvchgCIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIn4KEFRhaW50Tm9kZVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgRuYW1lGAMgASgJEiEKBnRhaW50cxgEIAMoCzIRLmJvcm91Z2gudjEuVGFpbnQiVwoRVGFpbnROb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJgCgpUYWludE1hdGNoEgsKA2tleRgBIAEoCRISCgV2YWx1ZRgCIAEoCUgAiAEBEicKBmVmZmVjdBgDIAEoDjIXLmJvcm91Z2gudjEuVGFpbnRFZmZlY3RCCAoGX3ZhbHVlIoUBChJVbnRhaW50Tm9kZVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgRuYW1lGAMgASgJEiYKBnRhaW50cxgEIAMoCzIWLmJvcm91Z2gudjEuVGFpbnRNYXRjaCJtChBBZG1pdE5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCghpZGVudGl0eRgEIAEoCSJXChFBZG1pdE5vZGVSZXNwb25zZRIeCgRub2RlGAEgASgLMhAuYm9yb3VnaC52MS5Ob2RlEiIKBmN1cnNvchgCIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yItQBChBMYWJlbE5vZGVSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRI4CgZsYWJlbHMYBCADKAsyKC5ib3JvdWdoLnYxLkxhYmVsTm9kZVJlcXVlc3QuTGFiZWxzRW50cnkSDgoGcmVtb3ZlGAUgAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiVwoRTGFiZWxOb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciJcChFSZW1vdmVOb2RlUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkiOAoSUmVtb3ZlTm9kZVJlc3BvbnNlEiIKBmN1cnNvchgBIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yIlkKE1VudGFpbnROb2RlUmVzcG9uc2USHgoEbm9kZRgBIAEoCzIQLmJvcm91Z2gudjEuTm9kZRIiCgZjdXJzb3IYAiABKAsyEi5ib3JvdWdoLnYxLkN1cnNvciKkAQoWQ3JlYXRlSm9pblRva2VuUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBG5hbWUYAyABKAkSFAoMdG9rZW5fZGlnZXN0GAQgASgMEhAKCGxhc3RzX21zGAUgASgEEhkKEWlkZW50aXR5X2xhc3RzX21zGAYgASgEIj0KF0NyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEiIKBGpvaW4YASABKAsyFC5ib3JvdWdoLnYxLk5vZGVKb2luInkKFUxpc3RKb2luVG9rZW5zUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEiUKBHBhZ2UYAyABKAsyFy5ib3JvdWdoLnYxLlBhZ2VSZXF1ZXN0IlAKFkxpc3RKb2luVG9rZW5zUmVzcG9uc2USIwoFam9pbnMYASADKAsyFC5ib3JvdWdoLnYxLk5vZGVKb2luEhEKCW5leHRfcGFnZRgCIAEoCSJzChZSZXZva2VKb2luVG9rZW5SZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCghpZGVudGl0eRgEIAEoCCI9ChdSZXZva2VKb2luVG9rZW5SZXNwb25zZRIiCgRqb2luGAEgASgLMhQuYm9yb3VnaC52MS5Ob2RlSm9pbiJqCghOb2RlSm9pbhIMCgRub2RlGAEgASgJEiQKBXRva2VuGAIgASgLMhUuYm9yb3VnaC52MS5Kb2luVG9rZW4SKgoIaWRlbnRpdHkYAyABKAsyGC5ib3JvdWdoLnYxLk5vZGVJZGVudGl0eSJNCglKb2luVG9rZW4SEgoKZXhwaXJlc19tcxgBIAEoAxIPCgdtYWRlX21zGAIgASgDEgoKAmJ5GAMgASgJEg8KB3VzZWRfbXMYBCABKAMiNgoMTm9kZUlkZW50aXR5EhIKCnJlbmV3ZWRfbXMYASABKAMSEgoKZXhwaXJlc19tcxgCIAEoAyptCglOb2RlU3RhdGUSGgoWTk9ERV9TVEFURV9VTlNQRUNJRklFRBAAEhQKEE5PREVfU1RBVEVfUkVBRFkQARIZChVOT0RFX1NUQVRFX1JFQ09WRVJJTkcQAhITCg9OT0RFX1NUQVRFX0xPU1QQAyqCAgoNTm9kZUNvbmRpdGlvbhIeChpOT0RFX0NPTkRJVElPTl9VTlNQRUNJRklFRBAAEhsKF05PREVfQ09ORElUSU9OX0NPUkRPTkVEEAESGwoXTk9ERV9DT05ESVRJT05fRFJBSU5JTkcQAhIaChZOT0RFX0NPTkRJVElPTl9UQUlOVEVEEAMSIAocTk9ERV9DT05ESVRJT05fTk9UX0NPTk5FQ1RFRBAEEiIKHk5PREVfQ09ORElUSU9OX1NFU1NJT05fRkFJTElORxAFEhkKFU5PREVfQ09ORElUSU9OX1NJTEVOVBAGEhoKFk5PREVfQ09ORElUSU9OX0RSQUlORUQQBzKRCAoLTm9kZVNlcnZpY2USSAoJTGlzdE5vZGVzEhwuYm9yb3VnaC52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh0uYm9yb3VnaC52MS5MaXN0Tm9kZXNSZXNwb25zZRJCCgdHZXROb2RlEhouYm9yb3VnaC52MS5HZXROb2RlUmVxdWVzdBobLmJvcm91Z2gudjEuR2V0Tm9kZVJlc3BvbnNlEksKCkNvcmRvbk5vZGUSHS5ib3JvdWdoLnYxLkNvcmRvbk5vZGVSZXF1ZXN0Gh4uYm9yb3VnaC52MS5Db3Jkb25Ob2RlUmVzcG9uc2USUQoMVW5jb3Jkb25Ob2RlEh8uYm9yb3VnaC52MS5VbmNvcmRvbk5vZGVSZXF1ZXN0GiAuYm9yb3VnaC52MS5VbmNvcmRvbk5vZGVSZXNwb25zZRJICglEcmFpbk5vZGUSHC5ib3JvdWdoLnYxLkRyYWluTm9kZVJlcXVlc3QaHS5ib3JvdWdoLnYxLkRyYWluTm9kZVJlc3BvbnNlEkgKCVRhaW50Tm9kZRIcLmJvcm91Z2gudjEuVGFpbnROb2RlUmVxdWVzdBodLmJvcm91Z2gudjEuVGFpbnROb2RlUmVzcG9uc2USTgoLVW50YWludE5vZGUSHi5ib3JvdWdoLnYxLlVudGFpbnROb2RlUmVxdWVzdBofLmJvcm91Z2gudjEuVW50YWludE5vZGVSZXNwb25zZRJICglBZG1pdE5vZGUSHC5ib3JvdWdoLnYxLkFkbWl0Tm9kZVJlcXVlc3QaHS5ib3JvdWdoLnYxLkFkbWl0Tm9kZVJlc3BvbnNlEkgKCUxhYmVsTm9kZRIcLmJvcm91Z2gudjEuTGFiZWxOb2RlUmVxdWVzdBodLmJvcm91Z2gudjEuTGFiZWxOb2RlUmVzcG9uc2USSwoKUmVtb3ZlTm9kZRIdLmJvcm91Z2gudjEuUmVtb3ZlTm9kZVJlcXVlc3QaHi5ib3JvdWdoLnYxLlJlbW92ZU5vZGVSZXNwb25zZRJaCg9DcmVhdGVKb2luVG9rZW4SIi5ib3JvdWdoLnYxLkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QaIy5ib3JvdWdoLnYxLkNyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlElcKDkxpc3RKb2luVG9rZW5zEiEuYm9yb3VnaC52MS5MaXN0Sm9pblRva2Vuc1JlcXVlc3QaIi5ib3JvdWdoLnYxLkxpc3RKb2luVG9rZW5zUmVzcG9uc2USWgoPUmV2b2tlSm9pblRva2VuEiIuYm9yb3VnaC52MS5SZXZva2VKb2luVG9rZW5SZXF1ZXN0GiMuYm9yb3VnaC52MS5SZXZva2VKb2luVG9rZW5SZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
 
 /**
  * @generated from message borough.v1.Node
@@ -918,6 +918,276 @@ export const UntaintNodeResponseSchema: GenMessage<UntaintNodeResponse> = /*@__P
   messageDesc(file_borough_v1_node, 24);
 
 /**
+ * @generated from message borough.v1.CreateJoinTokenRequest
+ */
+export type CreateJoinTokenRequest = Message<"borough.v1.CreateJoinTokenRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+
+  /**
+   * The node for which the token is. It need not exist yet.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * The SHA-256 digest of the token, 32 bytes. A token is `borough-join-` and 64 hexadecimal digits of randomness.
+   *
+   * @generated from field: bytes token_digest = 4;
+   */
+  tokenDigest: Uint8Array;
+
+  /**
+   * For how long an agent may present it, in milliseconds: 1 minute to 7 days.
+   *
+   * @generated from field: uint64 lasts_ms = 5;
+   */
+  lastsMs: bigint;
+
+  /**
+   * For how long the identity counts after each renewal, in milliseconds: 10 seconds to 90 days; 0: 7 days. Its agent
+   * renews it after a third of that.
+   *
+   * @generated from field: uint64 identity_lasts_ms = 6;
+   */
+  identityLastsMs: bigint;
+};
+
+/**
+ * Describes the message borough.v1.CreateJoinTokenRequest.
+ * Use `create(CreateJoinTokenRequestSchema)` to create a new message.
+ */
+export const CreateJoinTokenRequestSchema: GenMessage<CreateJoinTokenRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 25);
+
+/**
+ * @generated from message borough.v1.CreateJoinTokenResponse
+ */
+export type CreateJoinTokenResponse = Message<"borough.v1.CreateJoinTokenResponse"> & {
+  /**
+   * @generated from field: borough.v1.NodeJoin join = 1;
+   */
+  join?: NodeJoin | undefined;
+};
+
+/**
+ * Describes the message borough.v1.CreateJoinTokenResponse.
+ * Use `create(CreateJoinTokenResponseSchema)` to create a new message.
+ */
+export const CreateJoinTokenResponseSchema: GenMessage<CreateJoinTokenResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 26);
+
+/**
+ * @generated from message borough.v1.ListJoinTokensRequest
+ */
+export type ListJoinTokensRequest = Message<"borough.v1.ListJoinTokensRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+
+  /**
+   * @generated from field: borough.v1.PageRequest page = 3;
+   */
+  page?: PageRequest | undefined;
+};
+
+/**
+ * Describes the message borough.v1.ListJoinTokensRequest.
+ * Use `create(ListJoinTokensRequestSchema)` to create a new message.
+ */
+export const ListJoinTokensRequestSchema: GenMessage<ListJoinTokensRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 27);
+
+/**
+ * @generated from message borough.v1.ListJoinTokensResponse
+ */
+export type ListJoinTokensResponse = Message<"borough.v1.ListJoinTokensResponse"> & {
+  /**
+   * @generated from field: repeated borough.v1.NodeJoin joins = 1;
+   */
+  joins: NodeJoin[];
+
+  /**
+   * Empty: no further page.
+   *
+   * @generated from field: string next_page = 2;
+   */
+  nextPage: string;
+};
+
+/**
+ * Describes the message borough.v1.ListJoinTokensResponse.
+ * Use `create(ListJoinTokensResponseSchema)` to create a new message.
+ */
+export const ListJoinTokensResponseSchema: GenMessage<ListJoinTokensResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 28);
+
+/**
+ * @generated from message borough.v1.RevokeJoinTokenRequest
+ */
+export type RevokeJoinTokenRequest = Message<"borough.v1.RevokeJoinTokenRequest"> & {
+  /**
+   * @generated from field: borough.v1.RequestContext context = 1;
+   */
+  context?: RequestContext | undefined;
+
+  /**
+   * @generated from field: string cell = 2;
+   */
+  cell: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * Also ends the identity that the node has. Its session ends within a minute.
+   *
+   * @generated from field: bool identity = 4;
+   */
+  identity: boolean;
+};
+
+/**
+ * Describes the message borough.v1.RevokeJoinTokenRequest.
+ * Use `create(RevokeJoinTokenRequestSchema)` to create a new message.
+ */
+export const RevokeJoinTokenRequestSchema: GenMessage<RevokeJoinTokenRequest> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 29);
+
+/**
+ * @generated from message borough.v1.RevokeJoinTokenResponse
+ */
+export type RevokeJoinTokenResponse = Message<"borough.v1.RevokeJoinTokenResponse"> & {
+  /**
+   * What the name had before.
+   *
+   * @generated from field: borough.v1.NodeJoin join = 1;
+   */
+  join?: NodeJoin | undefined;
+};
+
+/**
+ * Describes the message borough.v1.RevokeJoinTokenResponse.
+ * Use `create(RevokeJoinTokenResponseSchema)` to create a new message.
+ */
+export const RevokeJoinTokenResponseSchema: GenMessage<RevokeJoinTokenResponse> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 30);
+
+/**
+ * How a node joins, and what it has since. Wall times, milliseconds since 1970 by the clock of the cell. Nothing of it
+ * is secret.
+ *
+ * @generated from message borough.v1.NodeJoin
+ */
+export type NodeJoin = Message<"borough.v1.NodeJoin"> & {
+  /**
+   * @generated from field: string node = 1;
+   */
+  node: string;
+
+  /**
+   * The join token. Absent: the name has none.
+   *
+   * @generated from field: borough.v1.JoinToken token = 2;
+   */
+  token?: JoinToken | undefined;
+
+  /**
+   * What the node has got by a join token. Absent: nothing that counts.
+   *
+   * @generated from field: borough.v1.NodeIdentity identity = 3;
+   */
+  identity?: NodeIdentity | undefined;
+};
+
+/**
+ * Describes the message borough.v1.NodeJoin.
+ * Use `create(NodeJoinSchema)` to create a new message.
+ */
+export const NodeJoinSchema: GenMessage<NodeJoin> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 31);
+
+/**
+ * A token by which the agent of one node joins, once.
+ *
+ * @generated from message borough.v1.JoinToken
+ */
+export type JoinToken = Message<"borough.v1.JoinToken"> & {
+  /**
+   * @generated from field: int64 expires_ms = 1;
+   */
+  expiresMs: bigint;
+
+  /**
+   * @generated from field: int64 made_ms = 2;
+   */
+  madeMs: bigint;
+
+  /**
+   * Who made it.
+   *
+   * @generated from field: string by = 3;
+   */
+  by: string;
+
+  /**
+   * When an agent presented it; 0: not yet.
+   *
+   * @generated from field: int64 used_ms = 4;
+   */
+  usedMs: bigint;
+};
+
+/**
+ * Describes the message borough.v1.JoinToken.
+ * Use `create(JoinTokenSchema)` to create a new message.
+ */
+export const JoinTokenSchema: GenMessage<JoinToken> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 32);
+
+/**
+ * What a node has got by a join token, and renews.
+ *
+ * @generated from message borough.v1.NodeIdentity
+ */
+export type NodeIdentity = Message<"borough.v1.NodeIdentity"> & {
+  /**
+   * @generated from field: int64 renewed_ms = 1;
+   */
+  renewedMs: bigint;
+
+  /**
+   * It counts no longer than until then, unless it is renewed.
+   *
+   * @generated from field: int64 expires_ms = 2;
+   */
+  expiresMs: bigint;
+};
+
+/**
+ * Describes the message borough.v1.NodeIdentity.
+ * Use `create(NodeIdentitySchema)` to create a new message.
+ */
+export const NodeIdentitySchema: GenMessage<NodeIdentity> = /*@__PURE__*/
+  messageDesc(file_borough_v1_node, 33);
+
+/**
  * @generated from enum borough.v1.NodeState
  */
 export enum NodeState {
@@ -1117,6 +1387,37 @@ export const NodeService: GenService<{
     methodKind: "unary";
     input: typeof RemoveNodeRequestSchema;
     output: typeof RemoveNodeResponseSchema;
+  },
+  /**
+   * Makes the join token of a node name. The agent of that node presents it once, and gets an identity. It replaces the
+   * join token that the name had; an identity stays. The caller makes the token and keeps it: the cell has its digest.
+   *
+   * @generated from rpc borough.v1.NodeService.CreateJoinToken
+   */
+  createJoinToken: {
+    methodKind: "unary";
+    input: typeof CreateJoinTokenRequestSchema;
+    output: typeof CreateJoinTokenResponseSchema;
+  },
+  /**
+   * The join tokens and the identities of nodes, by name.
+   *
+   * @generated from rpc borough.v1.NodeService.ListJoinTokens
+   */
+  listJoinTokens: {
+    methodKind: "unary";
+    input: typeof ListJoinTokensRequestSchema;
+    output: typeof ListJoinTokensResponseSchema;
+  },
+  /**
+   * Takes back the join token of a node name, and ends its identity if the request says so.
+   *
+   * @generated from rpc borough.v1.NodeService.RevokeJoinToken
+   */
+  revokeJoinToken: {
+    methodKind: "unary";
+    input: typeof RevokeJoinTokenRequestSchema;
+    output: typeof RevokeJoinTokenResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_borough_v1_node, 0);
