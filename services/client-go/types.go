@@ -4,6 +4,10 @@ import pb "example.invalid/borough/services/client-go/boroughpb"
 
 // The messages of the API that callers meet most. The package boroughpb has all of them, with their enumerations.
 type (
+	// AuditFilter chooses calls of the audit: all that is set must hold.
+	AuditFilter = pb.AuditFilter
+	// AuditedCall is a call that changed something, or was refused.
+	AuditedCall = pb.AuditedCall
 	// Cell is the state of a cell.
 	Cell = pb.Cell
 	// CellSettings is what an operator sets for a cell.

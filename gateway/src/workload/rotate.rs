@@ -30,7 +30,7 @@ pub(crate) async fn identity_keys_rotate(
     let rotation = rotation_of(&message)?;
     let new = key_new().map_err(|problem| {
         tracing::error!(cell = %cell.name, problem, "no key of identities can be made");
-        status_unavailable("NO_KEY", "no key can be made; the gateway's log says why")
+        status_unavailable("IDENTITY_KEYS_ABSENT", "no key can be made; the gateway's log says why")
     })?;
     let (keyed, new) = (KeyedRequest::new(&caller, "identity_keys_rotate", &message), &new);
     let rotated = keyed_run(cell, &keyed, |tx, changes| async move {
@@ -54,7 +54,8 @@ fn rotation_of(message: &v1::RotateIdentityKeysRequest) -> Result<KeyRotation, S
 
 /// The keys as the store has them now.
 async fn keys_now(cell: &CellContext) -> Result<Vec<v1::IdentityKey>, Status> {
-    let later = || status_unavailable("NO_KEYS", "the keys of the cell cannot be read now; try again");
+    let later =
+        || status_unavailable("IDENTITY_KEYS_ABSENT", "the keys of the cell cannot be read now; try again");
     cell.workload.keys.forget();
     let ring = cell.workload.keys.ring().await.map_err(|_| later())?;
     Ok(messages_of(&ring, cell.clock.wall_ms()))

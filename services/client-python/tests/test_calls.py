@@ -16,7 +16,7 @@ from google.rpc import error_details_pb2
 import borough
 import fake
 from borough.errors import Code
-from borough.v1 import common_pb2, job_pb2
+from borough.v1 import audit_pb2, common_pb2, job_pb2
 from fake import FakeGateway, Hang, Refuse, connect, run
 
 UNAVAILABLE = Refuse(grpc.StatusCode.UNAVAILABLE, "starting")
@@ -179,6 +179,26 @@ def test_every_page_is_fetched_when_its_first_row_is_asked_for(face: str, gatewa
             assert len(gateway.requests["ListJobs"]) == 1
             with pytest.raises(borough.InvalidError, match="page"):
                 [job async for job in client.jobs.list(page=1001)]
+
+    run(work())
+
+
+def test_the_audit_is_listed_by_all_that_is_asked_over_pages_that_may_be_empty(face: str, gateway: FakeGateway) -> None:
+    refused = audit_pb2.AuditedCall(method="JobService/StopJob", by="user/eve")
+
+    def pages(request: audit_pb2.ListAuditRequest) -> audit_pb2.ListAuditResponse:
+        assert (request.filter.by, request.filter.outcome) == ("eve", audit_pb2.AUDIT_OUTCOME_REFUSED)
+        if not request.page.page:
+            return audit_pb2.ListAuditResponse(next_page="second")
+        return audit_pb2.ListAuditResponse(calls=[refused])
+
+    async def work() -> None:
+        gateway.defaults["ListAudit"] = pages
+        asked = borough.AuditFilter(by="eve", outcome=borough.AuditOutcome.REFUSED)
+        async with connect(face, gateway.address) as client:
+            assert [call.method async for call in client.audit.list(asked)] == ["JobService/StopJob"]
+            with pytest.raises(borough.InvalidError, match="calls"):
+                [call async for call in client.audit.list("eve")]
 
     run(work())
 

@@ -117,7 +117,7 @@ def begin(call: Any, arguments: dict[str, Any]) -> None:
         found.close()
 
 
-GROUPS = ("jobs", "tasks", "nodes", "names", "quotas", "access", "cells", "federated", "members")
+GROUPS = ("jobs", "tasks", "nodes", "names", "quotas", "access", "audit", "cells", "federated", "members")
 
 
 @pytest.mark.parametrize("group", GROUPS)

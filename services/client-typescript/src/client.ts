@@ -3,6 +3,7 @@
 import type { Transport } from "@connectrpc/connect";
 import { Access } from "./access.js";
 import { gatewayUrl } from "./address.js";
+import { Audit } from "./audit.js";
 import { type CallOptions, Calls, type TokenSource } from "./calls.js";
 import { Cells } from "./cells.js";
 import { CellContext, present } from "./context.js";
@@ -103,6 +104,8 @@ export class BoroughClient {
   readonly quotas: Quotas;
   /** Grants of rights. */
   readonly access: Access;
+  /** The audit: who has changed what, and who was refused. */
+  readonly audit: Audit;
   /** Federated jobs: run, plan, list, scale, stop, and order their releases. The cell of the client is the home. */
   readonly federated: FederatedJobs;
   /** The member cells of the federation whose home is the cell of the client. */
@@ -126,6 +129,7 @@ export class BoroughClient {
     this.cells = new Cells(this.#context);
     this.quotas = new Quotas(this.#context);
     this.access = new Access(this.#context);
+    this.audit = new Audit(this.#context);
     this.federated = new FederatedJobs(this.#context);
     this.members = new Members(this.#context);
   }

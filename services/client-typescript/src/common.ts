@@ -1,6 +1,7 @@
 /** What the entries for Node and for browsers have in common. */
 
 export type { Access, AccessQuestion, GrantDetail, Rights } from "./access.js";
+export type { Audit, AuditFilter } from "./audit.js";
 export type { CallOptions } from "./calls.js";
 export type { CellDetail, CellSettingsChange, Cells } from "./cells.js";
 export type { BoroughClient, CommonOptions, EventList, GatewayHealth } from "./client.js";

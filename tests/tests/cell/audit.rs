@@ -169,9 +169,9 @@ async fn refusals_over_http_are_recorded_too() {
     assert_eq!(
         seen,
         [
-            "node GET /v1/cells/CELL/names ",
             "nobody GET /metrics CREDENTIAL_MISSING",
             "nobody GET other CREDENTIAL_MISSING",
+            "node GET /v1/cells/CELL/names ",
             "user/eve GET /metrics ACCESS_REFUSED",
             "user/eve GET /v1/cells/CELL/names ACCESS_REFUSED",
             "user/eve GET /v1/cells/CELL/names/watch ACCESS_REFUSED",

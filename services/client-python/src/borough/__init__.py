@@ -64,6 +64,9 @@ from .results import (
 from .retry import RetryPolicy
 from .spec import CommandCheck, Helper, HttpCheck, Restart, TcpCheck, Timing, Update, job
 from .v1 import (
+    AuditedCall,
+    AuditFilter,
+    AuditOutcome,
     Band,
     Cell,
     CellSettings,
@@ -119,6 +122,9 @@ __all__ = [
     "Absent",
     "AgentAway",
     "AsyncClient",
+    "AuditFilter",
+    "AuditOutcome",
+    "AuditedCall",
     "Band",
     "Bookmark",
     "BoroughError",

@@ -68,15 +68,28 @@ pub(super) async fn run(global: &Global, verb: AuditVerb, printer: &Printer) -> 
     }
 }
 
-/// The methods that the audit may have, without their services. `other` stands for refusals without room of their own.
+/// What the audit may have beside the methods of the API: those of agents, and what HTTP refuses. `other` stands for
+/// refusals without room of their own.
+const OTHER_METHODS: [&str; 7] = [
+    "Session",
+    "JoinNode",
+    "GET /metrics",
+    "GET /v1/cells/CELL/names",
+    "GET /v1/cells/CELL/names/watch",
+    "GET other",
+    "other",
+];
+
+/// The methods that the audit may have, without their services.
 pub(crate) fn audited_methods() -> impl Iterator<Item = &'static str> {
-    METHODS.iter().map(MethodRule::name).chain(["other"])
+    METHODS.iter().map(MethodRule::name).chain(OTHER_METHODS)
 }
 
 /// What is said of a method that this program does not know: an empty list of its calls would look like an answer.
 fn method_unknown(method: &str) -> Option<String> {
     let known: Vec<&str> = audited_methods().collect();
-    let is_known = known.contains(&method) || METHODS.iter().any(|rule| rule.method == method);
+    let own = method.strip_prefix("AgentService/").unwrap_or(method);
+    let is_known = known.contains(&own) || METHODS.iter().any(|rule| rule.method == method);
     let meant = nearest(method, &known).map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
     (!is_known)
         .then(|| format!("--method: {}: no method of the API has this name{meant}", value_shown(method)))

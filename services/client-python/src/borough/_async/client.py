@@ -8,6 +8,7 @@ from types import TracebackType
 from ..config import ClientConfig, Tls
 from ..retry import RetryPolicy
 from .access import Access
+from .audit import Audit
 from .call import Caller
 from .cells import Cells
 from .federated import FederatedJobs
@@ -84,6 +85,7 @@ class AsyncClient:
         self.cells = Cells(caller)
         """The state of cells, their events, and the watch of their changes."""
         self.quotas = Quotas(caller)
+        self.audit = Audit(caller)
         """How much users may have admitted."""
         self.access = Access(caller)
         """Who may do what."""
