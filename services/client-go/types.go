@@ -42,6 +42,8 @@ type (
 	Quota = pb.Quota
 	// QuotaLimit is how much may be admitted at once.
 	QuotaLimit = pb.QuotaLimit
+	// QuotaBorrow is what may be admitted beyond that while the parent has room.
+	QuotaBorrow = pb.QuotaBorrow
 	// Taint is a mark of a node that keeps tasks without a toleration away.
 	Taint = pb.Taint
 	// TaintMatch chooses taints to remove.

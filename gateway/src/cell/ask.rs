@@ -119,6 +119,12 @@ fn spec_user(spec: Option<&v1::JobSpec>) -> &str {
     spec.map_or("", |spec| spec.user.as_str())
 }
 
+/// The user whose line it is. That of a group concerns everybody.
+fn quota_user(holder: &str) -> &str {
+    let user = holder.strip_prefix("user/").unwrap_or(holder);
+    if user.starts_with("group/") { "" } else { user }
+}
+
 fn band_text(band: i32) -> &'static str {
     match v1::Band::try_from(band) {
         Ok(v1::Band::BestEffort) => Band::BestEffort.name(),
@@ -200,8 +206,8 @@ methods! {
     "FederatedService/GetFederatedJobHistory" = GetFederatedJobHistoryRequest: SEE, cell, |request| &request.user,
         federated_job;
 
-    "QuotaService/ListQuotas" = ListQuotasRequest: SEE, cell, |request| &request.user;
-    "QuotaService/GetQuota" = GetQuotaRequest: SEE, cell, |request| &request.user;
+    "QuotaService/ListQuotas" = ListQuotasRequest: SEE, cell, |request| quota_user(&request.user);
+    "QuotaService/GetQuota" = GetQuotaRequest: SEE, cell, |request| quota_user(&request.user);
     "QuotaService/SetQuota" = SetQuotaRequest: ADMINISTER, cell, nobody, quota;
 
     "AccessService/ListGrants" = ListGrantsRequest: READ, cell, nobody;

@@ -32,6 +32,7 @@ use super::lock::MirrorLockUse;
 use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
+use super::turns::QuotaTurns;
 use super::usages::JobUsages;
 use crate::call::AuditQueue;
 use crate::session::batch::WriterContext;
@@ -71,6 +72,8 @@ pub struct CellContext {
     pub job_usages: JobUsages,
     /// What was admitted together.
     pub admissions: AdmissionUse,
+    /// Who admits below a limited group.
+    pub(crate) quota_turns: QuotaTurns,
     /// For how long it remembers requests.
     pub(super) requests: RequestRetention,
     /// The cell's time, for what is stored and compared.
@@ -159,6 +162,7 @@ impl CellContext {
             mirror_lock: MirrorLockUse::default(),
             job_usages: JobUsages::default(),
             admissions: AdmissionUse::default(),
+            quota_turns: QuotaTurns::default(),
             requests: RequestRetention::default(),
             clock,
             machine,

@@ -22,6 +22,7 @@ mod settings;
 mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turns;
 mod usages;
 
 pub use admission::AdmissionUse;
@@ -44,4 +45,6 @@ pub(crate) use ongoing::OngoingCall;
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{lost_after_ms, queue_check, settings_read};
+pub use turns::QuotaTurns;
+pub(crate) use turns::TopLine;
 pub use usages::{JobUsages, KeptUsage};

@@ -4,17 +4,19 @@
 //! callers at once. What the store does not take now goes back to all callers with the error, since more transactions
 //! would only add load.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use borough_model::job::JobState;
-use borough_model::{JobId, JobSpec};
+use borough_model::access::AccessSubject;
+use borough_model::job::{Band, JobState, band};
+use borough_model::{JobId, JobSpec, Name};
 use borough_store::job::{AdmissionQueue, JobAdmission, JobSubmitted, WaitingSubmission, jobs_admit};
 use borough_store::journal::Cursor;
 use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult, error_chain};
 use tonic::Status;
 
-use crate::cell::{CellContext, KeyedRequest, keyed_run_together};
+use crate::cell::{CellContext, KeyedRequest, TopLine, keyed_run_together};
 use crate::fault::{WriteFault, fault_of};
 use crate::status::status_from_store;
 
@@ -48,6 +50,7 @@ pub(super) fn submission_is_new(state: &MirrorState, spec: &JobSpec) -> bool {
 /// Admits what is plainly new, and answers it. What is dropped without an answer is decided by itself.
 pub(super) async fn batch_admit(cell: Arc<CellContext>, batch: Vec<WaitingJob>) {
     let mut parts = vec![batch];
+    let _turns = cell.quota_turns.take(tops_of(&cell, &parts)).await;
     while let Some(part) = parts.pop() {
         let error = match part_admit(&cell, &part).await {
             Ok(admitted) => {
@@ -71,6 +74,15 @@ pub(super) async fn batch_admit(cell: Arc<CellContext>, batch: Vec<WaitingJob>) 
             }
         }
     }
+}
+
+/// The limited groups above those who submit. What a gateway does not know yet costs a conflict, and no more.
+fn tops_of(cell: &CellContext, parts: &[Vec<WaitingJob>]) -> BTreeSet<TopLine> {
+    let Some(table) = cell.access.table() else { return BTreeSet::new() };
+    let specs = parts.iter().flatten().map(|one| &one.item.spec);
+    let lines: BTreeSet<(&Name, Band)> = specs.map(|spec| (&spec.user, band(spec.priority))).collect();
+    let tops = lines.into_iter().filter_map(|(user, band)| Some((table.quota_top(user, band)?, band)));
+    tops.filter(|(top, _)| matches!(top, AccessSubject::Group(_))).collect()
 }
 
 /// What happens to submissions whose transaction has failed.

@@ -1,15 +1,20 @@
-//! `QuotaService`: operators say how much a user may have admitted, and everybody sees it.
+//! `QuotaService`: operators say how much a user or a group may have admitted, and everybody sees it.
 
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::Name;
+use borough_model::access::AccessSubject;
 use borough_model::job::Band;
-use borough_model::quota::{QuotaLimit, quota_limit_check};
+use borough_model::quota::{
+    QuotaBorrow, QuotaLimit, quota_holder_parse, quota_holder_text, quota_limit_check,
+};
+use borough_model::{Name, Resources};
 use borough_proto::convert::{FieldRefused, capacity_from_message, name_from_text, resources_to_message};
 use borough_proto::v1;
 use borough_proto::v1::quota_service_server::QuotaService;
-use borough_store::quota::{QuotaChange, QuotaLine, QuotaRow, quota_change, quota_line, quota_page};
+use borough_store::quota::{
+    QuotaChange, QuotaFilter, QuotaLine, QuotaRow, quota_change, quota_line, quota_page,
+};
 use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
 
@@ -42,10 +47,11 @@ impl QuotaService for QuotaServer {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
         let now_ms = cell.clock.wall_ms();
         if !request.user.is_empty() {
-            let user = user_of(&request.user)?;
-            let (space, user) = (&cell.space, &user);
+            parent_alone_check(&request)?;
+            let holder = holder_of("user", &request.user)?;
+            let (space, holder) = (&cell.space, &holder);
             let read = cell.db.run("quota_list", Idempotency::ReadOnly, |tx, _| async move {
-                try_join_all(LIMITED.map(|band| quota_line(&tx, space, user, band))).await
+                try_join_all(LIMITED.map(|band| quota_line(&tx, space, holder, band))).await
             });
             let lines = read.await.map_err(|error| status_from_store(&error))?;
             let quotas = lines.iter().map(|line| quota_message(line, now_ms)).collect();
@@ -53,13 +59,14 @@ impl QuotaService for QuotaServer {
         }
         let list = PagedList::new(&cell.name, "quotas");
         let page = list.request(request.page.as_ref())?;
-        let after = page.after.as_deref().map(user_of).transpose()?;
-        let (space, after) = (&cell.space, after.as_ref());
+        let after = page.after.as_deref().map(|after| holder_of("page", after)).transpose()?;
+        let filter = QuotaFilter { parent: parent_of("parent", &request.parent)? };
+        let (space, filter, after) = (&cell.space, &filter, after.as_ref());
         let read = cell.db.run("quota_list", Idempotency::ReadOnly, |tx, _| async move {
-            quota_page(&tx, space, after, page.limit).await
+            quota_page(&tx, space, filter, after, page.limit).await
         });
         let found = read.await.map_err(|error| status_from_store(&error))?;
-        let next = found.next.map(|user| list.token(user.as_str())).unwrap_or_default();
+        let next = found.next.map(|holder| list.token(&quota_holder_text(&holder))).unwrap_or_default();
         let quotas = found.lines.iter().map(|line| quota_message(line, now_ms)).collect();
         Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: next }))
     }
@@ -69,7 +76,7 @@ impl QuotaService for QuotaServer {
         request: Request<v1::GetQuotaRequest>,
     ) -> Result<Response<v1::GetQuotaResponse>, Status> {
         let Asked { cell, message: request } = self.cells.admit_read(request)?;
-        let line = line_read(cell, &user_of(&request.user)?, band_of(request.band)?).await?;
+        let line = line_read(cell, &holder_of("user", &request.user)?, band_of(request.band)?).await?;
         let changes = line.row.iter().flat_map(|row| &row.changes).map(change_message).collect();
         let quota = Some(quota_message(&line, cell.clock.wall_ms()));
         Ok(Response::new(v1::GetQuotaResponse { quota, changes }))
@@ -80,31 +87,57 @@ impl QuotaService for QuotaServer {
         request: Request<v1::SetQuotaRequest>,
     ) -> Result<Response<v1::SetQuotaResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (user, band) = (user_of(&request.user)?, band_of(request.band)?);
+        let (holder, band) = (holder_of("user", &request.user)?, band_of(request.band)?);
         let limit = limit_of(request.limit.as_ref())?;
         let (keyed, expected) =
             (KeyedRequest::new(&caller, "quota_set", &request), request.expected_revision);
-        let (user, limit) = (&user, &limit);
+        let (holder, limit) = (&holder, &limit);
         let set = keyed_run(cell, &keyed, |tx, mut changes| async move {
-            let row = quota_change(&tx, &mut changes, user, band, limit, expected).await?;
+            let row = quota_change(&tx, &mut changes, holder, band, limit, expected).await?;
             Ok((row, changes))
         });
         set.await.map_err(|error| status_from_store(&error))?;
-        let line = line_read(cell, user, band).await?;
+        let line = line_read(cell, holder, band).await?;
         Ok(Response::new(v1::SetQuotaResponse { quota: Some(quota_message(&line, cell.clock.wall_ms())) }))
     }
 }
 
-async fn line_read(cell: &CellContext, user: &Name, band: Band) -> Result<QuotaLine, Status> {
+async fn line_read(cell: &CellContext, holder: &AccessSubject, band: Band) -> Result<QuotaLine, Status> {
     let space = &cell.space;
     let read = cell.db.run("quota_get", Idempotency::ReadOnly, |tx, _| async move {
-        quota_line(&tx, space, user, band).await
+        quota_line(&tx, space, holder, band).await
     });
     read.await.map_err(|error| status_from_store(&error))
 }
 
-fn user_of(text: &str) -> Result<Name, Status> {
-    name_from_text("user", text).map_err(|refused| status_from_field(&refused))
+fn holder_of(field: &str, text: &str) -> Result<AccessSubject, Status> {
+    if !text.contains('/') {
+        let user = name_from_text(field, text).map_err(|refused| status_from_field(&refused))?;
+        return Ok(AccessSubject::User(user));
+    }
+    quota_holder_parse(text)
+        .map_err(|accepted| status_from_field(&FieldRefused::new(field, text.to_owned(), accepted)))
+}
+
+/// The group that a text names; `None` if it is empty.
+fn parent_of(field: &str, text: &str) -> Result<Option<Name>, Status> {
+    match quota_holder_parse(text) {
+        Ok(AccessSubject::Group(group)) => Ok(Some(group)),
+        _ if text.is_empty() => Ok(None),
+        Ok(AccessSubject::User(_)) | Err(_) => {
+            let accepted = "group/NAME of a group, such as group/shop";
+            Err(status_from_field(&FieldRefused::new(field, text.to_owned(), accepted.to_owned())))
+        }
+    }
+}
+
+/// The lines below a group are of other holders.
+fn parent_alone_check(request: &v1::ListQuotasRequest) -> Result<(), Status> {
+    if request.parent.is_empty() {
+        return Ok(());
+    }
+    let accepted = "nothing beside a `user`: either the lines of a holder, or those below a group";
+    Err(status_from_field(&FieldRefused::new("parent", request.parent.clone(), accepted.to_owned())))
 }
 
 fn band_of(number: i32) -> Result<Band, Status> {
@@ -139,15 +172,32 @@ fn limit_of(message: Option<&v1::QuotaLimit>) -> Result<QuotaLimit, Status> {
     let resources = capacity_from_message(message.resources.as_ref());
     let resources = resources.map_err(|refused| status_from_field(&refused.within("limit.resources")))?;
     let v1::QuotaLimit { tasks_max, from_ms, until_ms, .. } = *message;
-    let limit = QuotaLimit { resources, tasks_max, from_ms, until_ms };
+    let parent = parent_of("limit.parent", &message.parent)?;
+    let borrow = message.borrow.as_ref().map(borrow_of).transpose()?;
+    let limit = QuotaLimit { resources, tasks_max, from_ms, until_ms, parent, borrow };
     quota_limit_check(&limit).map_err(|errors| status_from_validation(&errors))?;
     Ok(limit)
 }
 
+fn borrow_of(message: &v1::QuotaBorrow) -> Result<QuotaBorrow, Status> {
+    let resources = capacity_from_message(message.resources.as_ref());
+    let resources =
+        resources.map_err(|refused| status_from_field(&refused.within("limit.borrow.resources")))?;
+    let amounts = QuotaBorrow::UpTo { resources, tasks: message.tasks };
+    if !message.all {
+        return Ok(amounts);
+    }
+    if amounts == (QuotaBorrow::UpTo { resources: Resources::default(), tasks: 0 }) {
+        return Ok(QuotaBorrow::All);
+    }
+    let accepted = "false beside amounts: either all, or these";
+    Err(status_from_field(&FieldRefused::new("limit.borrow.all", "true".to_owned(), accepted.to_owned())))
+}
+
 fn quota_message(line: &QuotaLine, now_ms: i64) -> v1::Quota {
-    let set = line.row.as_ref().filter(|row| row.is_limit());
+    let set = line.row.as_ref().filter(|row| !row.set().is_empty());
     v1::Quota {
-        user: line.user.to_string(),
+        user: quota_holder_text(&line.holder),
         band: band_message(line.band).into(),
         limit: set.map(|row| limit_message(&row.set())),
         used: Some(resources_to_message(&line.used.used)),
@@ -168,6 +218,22 @@ fn change_message(change: &QuotaChange) -> v1::QuotaChange {
 }
 
 fn limit_message(limit: &QuotaLimit) -> v1::QuotaLimit {
-    let QuotaLimit { ref resources, tasks_max, from_ms, until_ms } = *limit;
-    v1::QuotaLimit { resources: Some(resources_to_message(resources)), tasks_max, from_ms, until_ms }
+    let QuotaLimit { ref resources, tasks_max, from_ms, until_ms, ref parent, ref borrow } = *limit;
+    v1::QuotaLimit {
+        resources: Some(resources_to_message(resources)),
+        tasks_max,
+        from_ms,
+        until_ms,
+        parent: parent.as_ref().map(|group| format!("group/{group}")).unwrap_or_default(),
+        borrow: borrow.as_ref().map(borrow_message),
+    }
+}
+
+fn borrow_message(borrow: &QuotaBorrow) -> v1::QuotaBorrow {
+    match borrow {
+        QuotaBorrow::All => v1::QuotaBorrow { all: true, ..v1::QuotaBorrow::default() },
+        QuotaBorrow::UpTo { resources, tasks } => {
+            v1::QuotaBorrow { all: false, resources: Some(resources_to_message(resources)), tasks: *tasks }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-/** Quotas: how much a user may have admitted in a band, and how much is. */
+/** Quotas: how much a user or a group may have admitted in a band, and how much is. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions } from "./calls.js";
@@ -32,8 +32,15 @@ export class Quotas {
   /** @internal */
   constructor(private readonly context: CellContext) {}
 
-  /** The lines that limit something or have charges, by user and band; `user`: only those of this user. */
-  list(options: ListOptions & { readonly user?: string } = {}): AsyncIterableIterator<Quota> {
+  /**
+   * The lines that were set or have charges, by holder and band.
+   *
+   * @param options - `user`: only those of this holder, such as `ann` or `group/shop`. `parent`: only those right below
+   * this group.
+   */
+  list(
+    options: ListOptions & { readonly user?: string; readonly parent?: string } = {},
+  ): AsyncIterableIterator<Quota> {
     const read = async (page: string, signal: AbortSignal) => {
       const answer = await this.context.calls.unary(
         QuotaService.method.listQuotas,
@@ -41,6 +48,7 @@ export class Quotas {
           context: this.context.read(),
           cell: this.context.cell,
           user: options.user ?? "",
+          parent: options.parent ?? "",
           page: pageOf(page, options),
         },
         { ...options, signal },

@@ -1,4 +1,4 @@
-//! Quotas: how much a user may have admitted in a band, and how much is.
+//! Quotas: how much a user or a group may have admitted in a band, and how much is.
 
 use borough_proto::v1::quota_service_client::QuotaServiceClient;
 use borough_proto::v1::{
@@ -10,47 +10,69 @@ use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
 
 impl Client {
-    /// One page of the lines that limit something or have charges, by user and band; of `user`, those of each band
-    /// that a quota may limit. Empty: of every user.
+    /// One page of the lines that were set or have charges, by holder and band; of `holder`, such as `ann` or
+    /// `group/shop`, those of each band that a quota may limit. Empty: of every holder.
     ///
     /// # Errors
     /// As for every call.
     pub async fn quota_list_page(
         &self,
-        user: &str,
+        holder: &str,
+        page: PageRequest,
+    ) -> Result<ListQuotasResponse, ClientError> {
+        self.quotas_page(holder, "", page).await
+    }
+
+    /// One page of the lines right below a group, such as `group/shop`, by holder and band.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn quota_children_page(
+        &self,
+        parent: &str,
+        page: PageRequest,
+    ) -> Result<ListQuotasResponse, ClientError> {
+        self.quotas_page("", parent, page).await
+    }
+
+    async fn quotas_page(
+        &self,
+        holder: &str,
+        parent: &str,
         page: PageRequest,
     ) -> Result<ListQuotasResponse, ClientError> {
         let message = ListQuotasRequest {
             context: self.context_read(),
             cell: self.cell().to_owned(),
-            user: user.to_owned(),
+            user: holder.to_owned(),
             page: Some(page),
+            parent: parent.to_owned(),
         };
         self.call("ListQuotas", message, rpc!(QuotaServiceClient.list_quotas)).await
     }
 
-    /// The line of a user in a band, with its last changes. One that was never set limits nothing.
+    /// The line of a holder in a band, with its last changes. One that was never set limits nothing.
     ///
     /// # Errors
     /// As for every call.
-    pub async fn quota_get(&self, user: &str, band: Band) -> Result<GetQuotaResponse, ClientError> {
+    pub async fn quota_get(&self, holder: &str, band: Band) -> Result<GetQuotaResponse, ClientError> {
         let message = GetQuotaRequest {
             context: self.context_read(),
             cell: self.cell().to_owned(),
-            user: user.to_owned(),
+            user: holder.to_owned(),
             band: band.into(),
         };
         self.call("GetQuota", message, rpc!(QuotaServiceClient.get_quota)).await
     }
 
-    /// Sets the line of a user in a band to this limit as a whole; `None` removes it. `expected` is the revision that
+    /// Sets the line of a holder in a band to this limit as a whole; `None` removes it. `expected` is the revision that
     /// the change was made for; 0: any.
     ///
     /// # Errors
     /// As for every call; `FAILED_PRECONDITION` if the line has another revision.
     pub async fn quota_set(
         &self,
-        user: &str,
+        holder: &str,
         band: Band,
         limit: Option<QuotaLimit>,
         expected: u64,
@@ -58,7 +80,7 @@ impl Client {
         let message = SetQuotaRequest {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),
-            user: user.to_owned(),
+            user: holder.to_owned(),
             band: band.into(),
             limit,
             expected_revision: expected,

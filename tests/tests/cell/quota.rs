@@ -160,3 +160,131 @@ async fn a_thousand_submissions_at_once_never_exceed_the_quota_and_leave_nothing
     until("the end of every charge", || async { (used().await == 0).then_some(()) }).await;
     cell.finish().await;
 }
+
+/// The groups of the tree: `web` and `lab` below `shop`, and the users below these two.
+const USERS: [&str; 10] = ["u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8", "u9"];
+
+async fn line_set(cell: &TestCell, holder: &str, tasks_max: Option<u64>, parent: &str) {
+    let limit = v1::QuotaLimit { tasks_max, parent: parent.to_owned(), ..v1::QuotaLimit::default() };
+    cell.client().quota_set(holder, v1::Band::Batch, Some(limit), 0).await.unwrap();
+}
+
+fn racer(number: usize) -> v1::JobSpec {
+    let user = Name::new(USERS[number % USERS.len()]).unwrap();
+    let name = Name::new(format!("racer-{number}")).unwrap();
+    let command = vec!["sleep".to_owned(), "600".to_owned()];
+    let mut spec = JobSpec::defaults(user, name, JobKind::Batch, command);
+    spec.task.resources = Resources { cpu_millis: 1, memory_bytes: 1 << 20, ..Resources::default() };
+    job_spec_to_message(&spec)
+}
+
+/// A thousand submissions of ten users race for the quota of one group above all of them, while an operator moves users
+/// from one group below it to another. Exactly as many are admitted as it has room for, and nothing stays charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_submissions_below_one_group_never_exceed_it_and_leave_nothing_charged() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    line_set(&cell, "group/shop", Some(GRANTED as u64), "").await;
+    line_set(&cell, "group/web", Some(GRANTED as u64), "group/shop").await;
+    line_set(&cell, "group/lab", None, "group/shop").await;
+    for user in USERS {
+        line_set(&cell, user, Some(GRANTED as u64), "group/web").await;
+    }
+    let submit = |number: usize| {
+        let client = cell.client().clone();
+        async move { (number, client.job_submit(racer(number), 0).await) }
+    };
+    let racing = futures::stream::iter((0..RACERS).map(submit)).buffer_unordered(200).collect::<Vec<_>>();
+    let moving = async {
+        for round in 0..20 {
+            let parent = if round % 2 == 0 { "group/lab" } else { "group/web" };
+            line_set(&cell, USERS[round % USERS.len()], Some(GRANTED as u64), parent).await;
+        }
+    };
+    let (answers, ()) = futures::join!(racing, moving);
+    let mut admitted = Vec::new();
+    for (number, answer) in answers {
+        match answer {
+            Ok(_) => admitted.push(number),
+            Err(ClientError::Refused(refusal)) => {
+                assert!(refusal.message.contains("the quota of "), "{}", refusal.message);
+            }
+            Err(error) => panic!("racer-{number}: {error}"),
+        }
+    }
+    assert_eq!(admitted.len(), GRANTED, "{admitted:?}");
+    let used = |holder: &'static str| {
+        let client = cell.client().clone();
+        async move {
+            let line = client.quota_get(holder, v1::Band::Batch).await.unwrap().quota.unwrap();
+            line.used_tasks
+        }
+    };
+    assert_eq!(used("group/shop").await, GRANTED as u64);
+    let below = used("group/web").await + used("group/lab").await;
+    assert_eq!(below, GRANTED as u64, "each task is charged to one group of the two");
+    for number in admitted {
+        let job = JobRef { user: USERS[number % USERS.len()].to_owned(), name: format!("racer-{number}") };
+        cell.client().job_stop(&job).await.unwrap();
+    }
+    for holder in ["group/shop", "group/web", "group/lab"].into_iter().chain(USERS) {
+        until("the end of every charge", || async { (used(holder).await == 0).then_some(()) }).await;
+    }
+    cell.finish().await;
+}
+
+/// A team below an organisation, by the verbs that operators use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn groups_in_a_tree_limit_their_users_and_show_who_uses_what() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let set = async |words: &[&str]| {
+        let line = [&["quota", "set"][..], words, &["--band", "production"]].concat();
+        cell.borough(&line).await
+    };
+    set(&["group/shop", "--tasks", "3"]).await.ended(0).prints("group/shop  production  0/3");
+    set(&["group/web-team", "--parent", "group/shop"]).await.ended(0).prints("no limit of its own");
+    set(&["user/tester", "--parent", "group/web-team"]).await.ended(0).prints("group/web-team  no limit");
+    cell.run("web.yaml", &file("web", 2, "10m")).await;
+    let status = cell.borough(&["quota", "status", "group/shop"]).await.ended(0);
+    status.prints("group/shop      production  2/3").prints("group/web-team  production  2 ");
+    cell.borough(&["quota", "status", "group/web-team"])
+        .await
+        .ended(0)
+        .prints("tester          production  2 ");
+    let other = cell.file("other.yaml", &file("other", 2, "10m"));
+    let refused = cell.borough(&["job", "run", &other]).await.ended(4);
+    refused
+        .warns("the quota of group/shop for production (priority 200-299) does not allow it: tasks: 4 of 3");
+    let refused = cell.borough(&["job", "scale", "web", "4"]).await.ended(4);
+    refused.warns("(2 asked, 2 used, 1 would fit now)");
+    // What is below a group stays below one, and the tree has no cycle.
+    let refused = set(&["group/shop", "--parent", "group/web-team"]).await.ended(2);
+    refused
+        .warns("--parent: group/web-team, group/shop")
+        .warns("a group that is not below group/shop itself");
+    set(&["ann", "--parent", "group/none"]).await.ended(2).warns("a group with a quota in production");
+    set(&["ann", "--parent", "shop"]).await.ended(2).warns("group/NAME of a group");
+    let gone = ["quota", "remove", "group/web-team", "--band", "production", "--yes"];
+    cell.borough(&gone).await.ended(4).warns("group/web-team is the parent of tester in production");
+    // One task of its own, and the room of the groups above.
+    set(&["tester", "--tasks", "1"]).await.ended(0).prints("exceeded");
+    cell.borough(&["job", "scale", "web", "3"]).await.ended(4).warns("the quota of tester for production");
+    set(&["tester", "--borrow", "tasks=1"]).await.ended(0).prints("borrows tasks 1");
+    cell.borough(&["job", "scale", "web", "3"]).await.ended(4).warns("tasks: 3 of 2");
+    set(&["tester", "--borrow", "all"]).await.ended(0);
+    cell.borough(&["job", "scale", "web", "3"]).await.ended(0);
+    cell.borough(&["job", "scale", "web", "4"]).await.ended(4).warns("the quota of group/shop");
+    cell.borough(&["quota", "list"]).await.ended(0).prints("borrows tasks 2");
+    set(&["ann", "--tasks", "1", "--borrow", "all"])
+        .await
+        .ended(2)
+        .warns("--borrow")
+        .warns("with a `parent`");
+    set(&["group/shop", "--until", WINDOW_LATER])
+        .await
+        .ended(0)
+        .prints("then nothing new without raise_priority");
+    cell.borough(&["job", "scale", "web", "4"]).await.ended(4).warns("closes at 2999-01-01T00:00:00Z");
+    let history = cell.borough(&["quota", "history", "tester"]).await.ended(0);
+    history.prints("tasks 1, below group/web-team, borrows all");
+    cell.finish().await;
+}

@@ -85,7 +85,7 @@ pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
 pub(crate) use named::NamedTarget;
 pub use names::{NamesArguments, ZoneArguments};
 pub(crate) use quota::band_names;
-pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
+pub use quota::{LimitAmount, LimitBorrow, LimitParent, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use rollout::{RolloutChoice, RolloutVerb, UndoArguments};

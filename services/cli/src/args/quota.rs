@@ -2,6 +2,8 @@
 
 use std::time::UNIX_EPOCH;
 
+use borough_model::access::AccessSubject;
+use borough_model::quota::quota_holder_parse;
 use borough_model::resource::{bytes_parse, cpu_parse, device_parse, rate_parse};
 use borough_proto::v1::Band;
 use clap::{Args, Subcommand};
@@ -11,6 +13,10 @@ use super::list::ListArguments;
 /// What a quota counts.
 const QUOTA_NOTES: &str = "A quota counts what admitted tasks ask for, also those that wait for a node. It limits new \
     jobs, larger counts and changed files. Tasks that are admitted stay, also beyond a smaller quota.\n\n\
+    A quota with a parent counts for the group there too, and for every group above. Its jobs need room in all of them. \
+    A new parent holds for new jobs: those that are admitted stay charged where they are.\n\n\
+    --borrow lets a holder go beyond its own amounts while the parent has room. Nothing is evicted to take borrowed \
+    room back: the parent has it again when the tasks end.\n\n\
     Nothing limits a user without a quota in a band. But once the cell has grants, such a user needs the right \
     raise_priority for jobs of production and monitoring; a service is of production unless its file has a priority \
     below 200. Batch work and best effort need neither.";
@@ -18,26 +24,26 @@ const QUOTA_NOTES: &str = "A quota counts what admitted tasks ask for, also thos
 /// Verbs on quotas.
 #[derive(Debug, Subcommand)]
 pub enum QuotaVerb {
-    /// List how much each user has admitted in each band, and how much the user may
+    /// List how much each user and group has admitted in each band, and how much it may
     List {
         #[command(flatten)]
         list: ListArguments,
     },
-    /// Show how much a user has admitted in each band, and how much the user may
+    /// Show how much a user or a group has admitted in each band, and how much it may; of a group, also who is below
     Status {
-        /// The user's name [default: yours]
-        #[arg(id = "of_user", value_name = "USER")]
+        /// A user, such as ann, or a group, such as group/shop [default: you]
+        #[arg(id = "of_user", value_name = "HOLDER")]
         user: Option<String>,
     },
-    /// Say how much a user may have admitted in a band; what is not named stays
+    /// Say how much a user or a group may have admitted in a band; what is not named stays
     #[command(after_help = QUOTA_NOTES)]
     Set(Box<QuotaSet>),
-    /// Take the limits of a user in a band away
+    /// Take the limits of a user or a group in a band away
     Remove(QuotaTarget),
-    /// Show who changed the limits of a user, when, and to what: the last ten changes of each band
+    /// Show who changed the limits of a user or a group, when, and to what: the last ten changes of each band
     History {
-        /// The user's name
-        #[arg(id = "of_user", value_name = "USER")]
+        /// A user, such as ann, or a group, such as group/shop
+        #[arg(id = "of_user", value_name = "HOLDER")]
         user: String,
         /// batch (priority 100-199), production (200-299) or monitoring (300-399) [default: all three]
         #[arg(long, value_parser = band, value_name = "BAND")]
@@ -45,12 +51,12 @@ pub enum QuotaVerb {
     },
 }
 
-/// A user in a band.
+/// A user or a group in a band.
 #[derive(Clone, Debug, Args)]
 pub struct QuotaTarget {
-    /// The user's name
+    /// A user, such as ann, or a group, such as group/shop
     // An id of its own: with that of `--user` the call would be made in the name of this user.
-    #[arg(id = "of_user", value_name = "USER")]
+    #[arg(id = "of_user", value_name = "HOLDER")]
     pub user: String,
     /// batch (priority 100-199), production (200-299) or monitoring (300-399)
     #[arg(long, value_parser = band, value_name = "BAND")]
@@ -89,6 +95,35 @@ pub struct QuotaSet {
     /// Up to this time, or none: for ever
     #[arg(long, value_parser = moment, value_name = "TIME")]
     pub until: Option<LimitTime>,
+    /// The group whose quota in the band counts too, such as group/shop, or none
+    #[arg(long, value_parser = parent, value_name = "GROUP")]
+    pub parent: Option<LimitParent>,
+    /// What may be admitted beyond the amounts while the parent has room: all, none, or NAME=AMOUNT, such as tasks=10,
+    /// cpu=8 or memory=64GiB; repeat for more. It replaces what could be borrowed before
+    #[arg(long, value_parser = borrow, value_name = "WHAT")]
+    pub borrow: Vec<LimitBorrow>,
+}
+
+/// What is above a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitParent {
+    None,
+    /// Such as `group/shop`.
+    Group(String),
+}
+
+/// What a limit may borrow, or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitBorrow {
+    None,
+    All,
+    Tasks(u64),
+    Cpu(u64),
+    Memory(u64),
+    Disk(u64),
+    DiskRate(u64),
+    NetworkRate(u64),
+    Device { kind: String, amount: u64 },
 }
 
 /// A limit of one amount.
@@ -167,6 +202,42 @@ fn device(text: &str) -> Result<(String, LimitAmount), String> {
     ))
 }
 
+fn parent(text: &str) -> Result<LimitParent, String> {
+    if text == "none" {
+        return Ok(LimitParent::None);
+    }
+    match quota_holder_parse(text) {
+        Ok(AccessSubject::Group(_)) => Ok(LimitParent::Group(text.to_owned())),
+        Ok(AccessSubject::User(_)) | Err(_) => {
+            Err("accepted: group/NAME of a group, such as group/shop, or none".to_owned())
+        }
+    }
+}
+
+fn borrow(text: &str) -> Result<LimitBorrow, String> {
+    let accepted = "accepted: all, none, or NAME=AMOUNT, such as tasks=10, cpu=8, memory=64GiB or gpu=2";
+    match text {
+        "all" => return Ok(LimitBorrow::All),
+        "none" => return Ok(LimitBorrow::None),
+        _ => {}
+    }
+    let (name, amount) = text.split_once('=').ok_or(accepted)?;
+    let read = match name {
+        "tasks" => amount.parse().ok().filter(|tasks| *tasks > 0).map(LimitBorrow::Tasks),
+        "cpu" => cpu_parse(amount).ok().map(LimitBorrow::Cpu),
+        "memory" => bytes_parse(amount).ok().map(LimitBorrow::Memory),
+        "disk" => bytes_parse(amount).ok().map(LimitBorrow::Disk),
+        "disk_rate" => rate_parse(amount).ok().map(LimitBorrow::DiskRate),
+        "network_rate" => rate_parse(amount).ok().map(LimitBorrow::NetworkRate),
+        "" => None,
+        kind => {
+            let of_kind = |amount| LimitBorrow::Device { kind: kind.to_owned(), amount };
+            device_parse(amount).ok().map(of_kind)
+        }
+    };
+    read.ok_or_else(|| accepted.to_owned())
+}
+
 fn moment(text: &str) -> Result<LimitTime, String> {
     if text == "none" {
         return Ok(LimitTime::None);
@@ -197,6 +268,20 @@ mod tests {
             assert_eq!(refused, "accepted: 1MiB or more, such as 64GiB, or none for no limit", "{wrong}");
         }
         assert!(device("=1").is_err() && device("gpu").is_err() && tasks("-1").is_err());
+    }
+
+    #[test]
+    fn what_is_borrowed_is_all_or_amounts_of_a_group_above() {
+        assert_eq!(borrow("all"), Ok(LimitBorrow::All));
+        assert_eq!(borrow("cpu=500m"), Ok(LimitBorrow::Cpu(500)));
+        assert_eq!(borrow("gpu=2"), Ok(LimitBorrow::Device { kind: "gpu".to_owned(), amount: 2_000 }));
+        for wrong in ["", "some", "tasks=0", "=1", "cpu", "memory=much"] {
+            assert!(borrow(wrong).unwrap_err().starts_with("accepted: all, none, or NAME=AMOUNT"), "{wrong}");
+        }
+        assert_eq!(parent("group/shop"), Ok(LimitParent::Group("group/shop".to_owned())));
+        for wrong in ["shop", "user/ann", "group/", ""] {
+            assert!(parent(wrong).unwrap_err().contains("group/NAME"), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,22 +1,26 @@
 //! `quota list`, `status`, `set`, `remove` and `history`.
 
 use borough_client::Client;
-use borough_proto::v1::{Band, Quota, QuotaLimit, Resources};
+use borough_proto::v1::{Band, PageRequest, Quota, QuotaBorrow, QuotaLimit, Resources};
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch};
-use crate::args::{Global, LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
+use crate::args::{
+    Global, LimitAmount, LimitBorrow, LimitParent, LimitTime, QuotaSet, QuotaTarget, QuotaVerb,
+};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, QuotaChangeView, QuotaView, band_word, time};
 
 /// The arguments of `quota`, by the fields that they set.
-const OPTIONS: [(&str, &str); 4] = [
-    ("user", "USER"),
+const OPTIONS: [(&str, &str); 6] = [
+    ("user", "HOLDER"),
     ("band", "--band"),
     ("limit.until_ms", "--until"),
     ("limit.resources.devices", "--device"),
+    ("limit.parent", "--parent"),
+    ("limit.borrow", "--borrow"),
 ];
 
 pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -36,8 +40,9 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
         QuotaVerb::Status { user } => {
             let user = user.unwrap_or_else(|| client.user().to_owned());
             let answer = client.quota_list_page(&user, Default::default()).await.map_err(refused)?;
-            let views: Vec<QuotaView> = answer.quotas.into_iter().map(QuotaView::from).collect();
-            printer.list(&views, "")?;
+            let below = if user.starts_with("group/") { children(&client, &user).await? } else { Vec::new() };
+            let lines = answer.quotas.into_iter().chain(below);
+            printer.list(&lines.map(QuotaView::from).collect::<Vec<_>>(), "")?;
         }
         QuotaVerb::Set(set) => {
             let quota = set_merged(&client, &set).await?;
@@ -56,12 +61,30 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
     Ok(Code::Done)
 }
 
+/// Every line right below a group.
+async fn children(client: &Client, group: &str) -> Result<Vec<Quota>, Failure> {
+    let (mut lines, mut page) = (Vec::new(), PageRequest::default());
+    loop {
+        let answer = client.quota_children_page(group, page).await.map_err(refused)?;
+        lines.extend(answer.quotas);
+        if answer.next_page.is_empty() {
+            return Ok(lines);
+        }
+        page = PageRequest { page: answer.next_page, ..PageRequest::default() };
+    }
+}
+
+/// A holder in a sentence.
+fn who(holder: &str) -> String {
+    if holder.contains('/') { holder.to_owned() } else { format!("user {holder}") }
+}
+
 /// Refuses to take away what is not there.
 fn limited_check(user: &str, band: Band, quota: &Quota) -> Result<(), Failure> {
     if quota.limit.is_some() {
         return Ok(());
     }
-    let text = format!("user {user} has no quota in {}; nothing was changed", band_word(band));
+    let text = format!("{} has no quota in {}; nothing was changed", who(user), band_word(band));
     Err(Failure::new(Code::NotFound, text).with_hint(format!("borough quota status {user}")))
 }
 
@@ -94,7 +117,7 @@ async fn set_merged(client: &Client, set: &QuotaSet) -> Result<Quota, Failure> {
     if is_empty(&limit) {
         let band = band_word(*band);
         let text = format!(
-            "nothing of {user} in {band} would be limited; accepted: an amount of at least one resource, or --tasks"
+            "nothing of {user} in {band} would be limited; accepted: an amount of at least one resource, --tasks, or --parent"
         );
         return Err(Failure::new(Code::Usage, text)
             .with_hint(format!("to take the limits away: borough quota remove {user} --band {band}")));
@@ -139,11 +162,42 @@ fn merged(limit: QuotaLimit, set: &QuotaSet) -> QuotaLimit {
         Some(LimitTime::At(ms)) => Some(ms),
     };
     let (from_ms, until_ms) = (time(limit.from_ms, set.from), time(limit.until_ms, set.until));
-    QuotaLimit { resources: Some(resources), tasks_max, from_ms, until_ms }
+    let parent = match &set.parent {
+        None => limit.parent,
+        Some(LimitParent::None) => String::new(),
+        Some(LimitParent::Group(group)) => group.clone(),
+    };
+    // What is borrowed is the room of the parent.
+    let borrow = if set.borrow.is_empty() { limit.borrow } else { borrow_of(&set.borrow) };
+    let borrow = borrow.filter(|_| set.parent != Some(LimitParent::None));
+    QuotaLimit { resources: Some(resources), tasks_max, from_ms, until_ms, parent, borrow }
+}
+
+/// What is named, together; `none` and `all` stand for themselves, and the last one counts.
+fn borrow_of(named: &[LimitBorrow]) -> Option<QuotaBorrow> {
+    let (mut borrow, mut resources) = (QuotaBorrow::default(), Resources::default());
+    for one in named {
+        match one {
+            LimitBorrow::None => return None,
+            LimitBorrow::All => return Some(QuotaBorrow { all: true, ..QuotaBorrow::default() }),
+            LimitBorrow::Tasks(tasks) => borrow.tasks = *tasks,
+            LimitBorrow::Cpu(amount) => resources.cpu_millis = *amount,
+            LimitBorrow::Memory(amount) => resources.memory_bytes = *amount,
+            LimitBorrow::Disk(amount) => resources.disk_bytes = *amount,
+            LimitBorrow::DiskRate(amount) => resources.disk_bytes_per_s = *amount,
+            LimitBorrow::NetworkRate(amount) => resources.network_bytes_per_s = *amount,
+            LimitBorrow::Device { kind, amount } => {
+                resources.device_millis.insert(kind.clone(), *amount);
+            }
+        }
+    }
+    Some(QuotaBorrow { resources: Some(resources), ..borrow })
 }
 
 fn is_empty(limit: &QuotaLimit) -> bool {
-    limit.tasks_max.is_none() && limit.resources.as_ref().is_none_or(|all| *all == Resources::default())
+    limit.parent.is_empty()
+        && limit.tasks_max.is_none()
+        && limit.resources.as_ref().is_none_or(|all| *all == Resources::default())
 }
 
 #[cfg(test)]
@@ -173,6 +227,8 @@ mod tests {
             devices: Vec::new(),
             from: None,
             until: None,
+            parent: None,
+            borrow: Vec::new(),
         };
         let gpu = |amount| vec![("gpu".to_owned(), amount)];
         let of = LimitAmount::Of;
@@ -191,6 +247,15 @@ mod tests {
         assert_eq!((limit.from_ms, limit.until_ms), (None, Some(9)));
         let away = LimitAmount::None;
         let last = QuotaSet { cpu: Some(away), memory: Some(away), tasks: Some(away), ..none };
-        assert!(!is_empty(&limit) && is_empty(&merged(limit, &last)));
+        assert!(!is_empty(&limit) && is_empty(&merged(limit.clone(), &last)));
+        let shop = LimitParent::Group("group/shop".to_owned());
+        let borrow = vec![LimitBorrow::Tasks(3), LimitBorrow::Cpu(250)];
+        let below = QuotaSet { parent: Some(shop), borrow, ..last.clone() };
+        let below = merged(limit, &below);
+        assert!(!is_empty(&below), "it counts for its parent");
+        let lent = merged(below.clone(), &last).borrow.unwrap();
+        assert_eq!((lent.all, lent.tasks, lent.resources.unwrap().cpu_millis), (false, 3, 250));
+        let alone = merged(below, &QuotaSet { parent: Some(LimitParent::None), ..last });
+        assert_eq!((alone.parent.as_str(), alone.borrow), ("", None));
     }
 }

@@ -1,4 +1,4 @@
-//! Quotas: what users may have admitted in a band, and what they have.
+//! Quotas: what users and groups may have admitted in a band, and what they have.
 
 use borough_model::resource::{bytes_display, cpu_display, device_display};
 use borough_proto::v1;
@@ -33,6 +33,54 @@ pub(crate) struct LimitView {
     /// The window in which it holds; null: without a beginning, or an end.
     pub(crate) from_ms: Option<i64>,
     pub(crate) until_ms: Option<i64>,
+    /// Such as `group/shop`; empty: none.
+    pub(crate) parent: Foreign,
+    /// What may be admitted beyond the amounts; null: nothing.
+    pub(crate) borrow: Option<BorrowView>,
+}
+
+/// What may be admitted beyond the amounts while the parent has room.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct BorrowView {
+    pub(crate) all: bool,
+    /// An amount of 0 is nothing.
+    pub(crate) resources: ResourcesView,
+    pub(crate) tasks: u64,
+}
+
+impl From<v1::QuotaBorrow> for BorrowView {
+    fn from(borrow: v1::QuotaBorrow) -> Self {
+        let v1::QuotaBorrow { all, resources, tasks } = borrow;
+        Self { all, resources: resources.unwrap_or_default().into(), tasks }
+    }
+}
+
+impl BorrowView {
+    fn text(&self) -> String {
+        if self.all {
+            "all".to_owned()
+        } else {
+            amounts_text(Some(self.tasks).filter(|tasks| *tasks > 0), &self.resources)
+        }
+    }
+}
+
+/// Every amount that is not 0, and the tasks.
+fn amounts_text(tasks: Option<u64>, resources: &ResourcesView) -> String {
+    let of = |amount: u64, text: String| (amount > 0).then_some(text);
+    let ResourcesView { cpu_millis, memory_bytes, disk_bytes, disk_bytes_per_s, network_bytes_per_s, .. } =
+        *resources;
+    let fixed = [
+        tasks.map(|tasks| format!("tasks {tasks}")),
+        of(cpu_millis, format!("cpu {}", cpu_display(cpu_millis))),
+        of(memory_bytes, format!("memory {}", bytes_text(memory_bytes))),
+        of(disk_bytes, format!("disk {}", bytes_text(disk_bytes))),
+        of(disk_bytes_per_s, format!("disk_rate {}", rate_text(disk_bytes_per_s))),
+        of(network_bytes_per_s, format!("network_rate {}", rate_text(network_bytes_per_s))),
+    ];
+    let devices = resources.device_millis.iter().filter(|(_, amount)| **amount > 0);
+    let devices = devices.map(|(kind, amount)| format!("{kind} {}", device_display(*amount)));
+    fixed.into_iter().flatten().chain(devices).collect::<Vec<_>>().join(", ")
 }
 
 impl From<v1::QuotaLimit> for LimitView {
@@ -42,29 +90,25 @@ impl From<v1::QuotaLimit> for LimitView {
             tasks_max: limit.tasks_max,
             from_ms: limit.from_ms,
             until_ms: limit.until_ms,
+            parent: limit.parent.into(),
+            borrow: limit.borrow.map(BorrowView::from),
         }
     }
 }
 
 impl LimitView {
-    /// Every amount that is limited.
+    /// Every amount that is limited, and what is above.
     fn text(&self) -> String {
-        let tasks = self.tasks_max.map(|most| format!("tasks {most}"));
-        let of = |amount: u64, text: String| (amount > 0).then_some(text);
-        let ResourcesView {
-            cpu_millis, memory_bytes, disk_bytes, disk_bytes_per_s, network_bytes_per_s, ..
-        } = self.resources;
-        let fixed = [
-            tasks,
-            of(cpu_millis, format!("cpu {}", cpu_display(cpu_millis))),
-            of(memory_bytes, format!("memory {}", bytes_text(memory_bytes))),
-            of(disk_bytes, format!("disk {}", bytes_text(disk_bytes))),
-            of(disk_bytes_per_s, format!("disk_rate {}", rate_text(disk_bytes_per_s))),
-            of(network_bytes_per_s, format!("network_rate {}", rate_text(network_bytes_per_s))),
-        ];
-        let devices = self.resources.device_millis.iter();
-        let devices = devices.map(|(kind, amount)| format!("{kind} {}", device_display(*amount)));
-        fixed.into_iter().flatten().chain(devices).collect::<Vec<_>>().join(", ")
+        let amounts = amounts_text(self.tasks_max, &self.resources);
+        let parent = (!self.parent.is_empty()).then(|| format!("below {}", self.parent));
+        let borrow = self.borrow.as_ref().map(|borrow| format!("borrows {}", borrow.text()));
+        let parts = [Some(amounts).filter(|amounts| !amounts.is_empty()), parent, borrow];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether it limits something itself. Otherwise it only counts for its parent.
+    fn is_own(&self) -> bool {
+        !amounts_text(self.tasks_max, &self.resources).is_empty()
     }
 
     /// When it holds; empty: always.
@@ -75,7 +119,7 @@ impl LimitView {
     }
 }
 
-/// The line of a user in a band.
+/// The line of a user or a group in a band.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct QuotaView {
     pub(crate) user: Foreign,
@@ -111,34 +155,59 @@ impl QuotaView {
         if limit == 0 { display(used) } else { format!("{}/{}", display(used), display(limit)) }
     }
 
-    /// Whether more is admitted than the limit says. A smaller limit lets it stay.
-    fn is_exceeded(&self) -> bool {
-        let Some(limit) = &self.limit else { return false };
+    /// What is admitted beyond the limit; empty: nothing. A smaller limit lets it stay.
+    fn beyond_text(&self) -> String {
+        let Some(limit) = &self.limit else { return String::new() };
         let (used, most) = (&self.used, &limit.resources);
-        let devices = most.device_millis.iter();
-        let beyond = |used: u64, most: u64| most > 0 && used > most;
-        limit.tasks_max.is_some_and(|most| self.used_tasks > most)
-            || beyond(used.cpu_millis, most.cpu_millis)
-            || beyond(used.memory_bytes, most.memory_bytes)
-            || beyond(used.disk_bytes, most.disk_bytes)
-            || beyond(used.disk_bytes_per_s, most.disk_bytes_per_s)
-            || beyond(used.network_bytes_per_s, most.network_bytes_per_s)
-            || devices
-                .into_iter()
-                .any(|(kind, most)| beyond(*used.device_millis.get(kind).unwrap_or(&0), *most))
+        let over = |used: u64, most: u64| if most > 0 { used.saturating_sub(most) } else { 0 };
+        let device = |(kind, most): (&String, &u64)| {
+            (kind.clone(), over(*used.device_millis.get(kind).unwrap_or(&0), *most))
+        };
+        let beyond = v1::Resources {
+            cpu_millis: over(used.cpu_millis, most.cpu_millis),
+            memory_bytes: over(used.memory_bytes, most.memory_bytes),
+            disk_bytes: over(used.disk_bytes, most.disk_bytes),
+            disk_bytes_per_s: over(used.disk_bytes_per_s, most.disk_bytes_per_s),
+            network_bytes_per_s: over(used.network_bytes_per_s, most.network_bytes_per_s),
+            device_millis: most.device_millis.iter().map(device).collect(),
+            ..v1::Resources::default()
+        };
+        let tasks = limit.tasks_max.map(|most| self.used_tasks.saturating_sub(most));
+        amounts_text(tasks.filter(|tasks| *tasks > 0), &beyond.into())
     }
 
     fn state_text(&self) -> String {
         let Some(limit) = &self.limit else { return "no limit".to_owned() };
-        let window = limit.window_text();
+        if !limit.is_own() {
+            return "no limit of its own".to_owned();
+        }
+        let beyond = self.beyond_text();
         let state = if !self.in_force {
-            "not in force"
-        } else if self.is_exceeded() {
-            "exceeded"
+            "not in force".to_owned()
+        } else if beyond.is_empty() {
+            "in force".to_owned()
+        } else if limit.borrow.is_some() {
+            format!("borrows {beyond}")
         } else {
-            "in force"
+            "exceeded".to_owned()
         };
-        if window.is_empty() { state.to_owned() } else { format!("{state} ({window})") }
+        let window = limit.window_text();
+        if window.is_empty() {
+            return state;
+        }
+        let then =
+            if self.in_force && limit.until_ms.is_some() { self.after_text(limit) } else { String::new() };
+        format!("{state} ({window}{then})")
+    }
+
+    /// What holds once the window has closed.
+    fn after_text(&self, limit: &LimitView) -> String {
+        let needs_right = ["production", "monitoring"].contains(&self.band.as_str());
+        let left = if needs_right { "nothing new without raise_priority" } else { "no limit" };
+        if limit.parent.is_empty() || needs_right {
+            return format!("; then {left}");
+        }
+        format!("; then only that of {}", limit.parent)
     }
 }
 
@@ -146,8 +215,8 @@ impl Tabular for QuotaView {
     const PLURAL: &'static str = "quotas";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        let more = vec!["DISK", "DISK RATE", "NETWORK RATE", "REVISION"];
-        (vec!["USER", "BAND", "TASKS", "CPU", "MEMORY", "DEVICES", "LIMIT"], more)
+        let more = vec!["DISK", "DISK RATE", "NETWORK RATE", "BORROWS", "REVISION"];
+        (vec!["HOLDER", "BAND", "TASKS", "CPU", "MEMORY", "DEVICES", "PARENT", "LIMIT"], more)
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -173,12 +242,18 @@ impl Tabular for QuotaView {
             pair(used.cpu_millis, most.cpu_millis, cpu_display),
             pair(used.memory_bytes, most.memory_bytes, bytes_text),
             devices.collect::<Vec<_>>().join(", "),
+            self.limit.as_ref().map(|limit| limit.parent.to_string()).unwrap_or_default(),
             self.state_text(),
         ];
         let more = vec![
             pair(used.disk_bytes, most.disk_bytes, bytes_text),
             pair(used.disk_bytes_per_s, most.disk_bytes_per_s, rate_text),
             pair(used.network_bytes_per_s, most.network_bytes_per_s, rate_text),
+            self.limit
+                .as_ref()
+                .and_then(|limit| limit.borrow.as_ref())
+                .map(BorrowView::text)
+                .unwrap_or_default(),
             self.revision.to_string(),
         ];
         (cells, more)

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use borough_kv::{Transaction, Watch};
-use borough_model::access::{AccessGrant, AccessSubject, AccessTable, QuotaWindow};
-use borough_model::job::Band;
+use borough_model::access::{AccessGrant, AccessSubject, AccessTable, QuotaTie, QuotaWindow};
 
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
@@ -150,13 +149,12 @@ pub async fn access_part_read(
         let rows = keys::range(tx, space, &Prefix::all(), options).await?;
         next.quotas_read = rows.len() < CHUNK_ROWS;
         next.quotas_after = rows.last().map(|(key, _): &(QuotaKey, _)| key.clone());
-        let counted = rows
-            .into_iter()
-            .filter(|(key, row)| matches!(key.band, Band::Production | Band::Monitoring) && row.is_limit());
+        let counted = rows.into_iter().filter(|(_, row)| row.is_limit() || row.parent.is_some());
         table.quotas = counted
             .map(|(key, row)| {
                 let window = QuotaWindow { from_ms: row.from_ms, until_ms: row.until_ms };
-                ((key.user, key.band), window)
+                let window = row.is_limit().then_some(window);
+                ((key.holder, key.band), QuotaTie { window, parent: row.parent })
             })
             .collect::<BTreeMap<_, _>>();
     }

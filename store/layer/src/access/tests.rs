@@ -2,6 +2,7 @@
 
 use borough_kv::Idempotency;
 use borough_model::access::{AccessRole, Right};
+use borough_model::job::Band;
 use borough_model::quota::QuotaLimit;
 
 use super::*;
@@ -87,7 +88,7 @@ async fn a_grant_counts_its_changes_and_says_who_made_them() {
 }
 
 #[tokio::test]
-async fn the_table_has_every_grant_in_force_and_the_quotas_of_upper_bands() {
+async fn the_table_has_every_grant_in_force_and_the_quotas_of_all_bands() {
     let cell = TestCell::new().await;
     for number in 0..CHUNK_ROWS + 5 {
         let subject = format!("user/u{number:05}");
@@ -100,8 +101,10 @@ async fn the_table_has_every_grant_in_force_and_the_quotas_of_upper_bands() {
     let before = cell.head().await;
     let (change, space) = (&change(90_002, "quota_set"), &cell.space);
     for band in [Band::Batch, Band::Production] {
-        let (user, limit) =
-            (&name("ann"), &QuotaLimit { tasks_max: Some(3), until_ms: Some(9), ..QuotaLimit::default() });
+        let (user, limit) = (
+            &AccessSubject::User(name("ann")),
+            &QuotaLimit { tasks_max: Some(3), until_ms: Some(9), ..QuotaLimit::default() },
+        );
         let set = cell.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             quota_change(&tx, &mut changes, user, band, limit, 0).await?;
@@ -114,5 +117,8 @@ async fn the_table_has_every_grant_in_force_and_the_quotas_of_upper_bands() {
     assert_eq!(table.grants.len(), CHUNK_ROWS + 5);
     assert!(!table.grants.contains_key(&"user/u00000".parse().unwrap()), "it gives nothing any more");
     let window = QuotaWindow { from_ms: None, until_ms: Some(9) };
-    assert_eq!(table.quotas.into_iter().collect::<Vec<_>>(), [((name("ann"), Band::Production), window)]);
+    let tie = QuotaTie { window: Some(window), parent: None };
+    let quotas =
+        [Band::Batch, Band::Production].map(|band| ((AccessSubject::User(name("ann")), band), tie.clone()));
+    assert_eq!(table.quotas, quotas.into());
 }

@@ -1,18 +1,21 @@
-//! Checks quotas: the charge less the releases is the sum of what jobs and tasks hold.
+//! Checks quotas: the charge of each line less the releases is the sum of what jobs and tasks hold. The line of a group
+//! has what the jobs hold that were charged to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::Name;
 use borough_model::TaskId;
-use borough_model::job::{Band, JobState, band};
+use borough_model::access::AccessSubject;
+use borough_model::job::{Band, JobState};
+use borough_model::quota::quota_holder_text;
 use borough_model::resource::ResourceError;
 use borough_model::task::TaskRow;
 
 use super::{CellRows, Violations, wrong};
-use crate::quota::{ChargeBasis, job_remainder, quota_fold, task_charge};
+use crate::keys::QuotaUsedKey;
+use crate::quota::{ChargeBasis, job_remainder, lines_of, quota_fold, task_charge};
 use crate::row::QuotaUsed;
 
-type Line = (Name, Band);
+type Line = (AccessSubject, Band);
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     let expected = match quota_held(rows) {
@@ -21,14 +24,14 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
             return found.require(false, "quota_sum", || wrong("quota_used", error.to_string(), "a sum"));
         }
     };
-    let released = rows.quota_released.keys().map(|(user, band, _)| (user.clone(), *band));
+    let released = rows.quota_released.keys().map(|(holder, band, _)| (holder.clone(), *band));
     let released: BTreeSet<Line> = released.collect();
     let lines: BTreeSet<&Line> = rows.quota_used.keys().chain(expected.keys()).chain(&released).collect();
     for line in lines {
         let charged = charged(rows, line);
         let held = expected.get(line).cloned().unwrap_or_default();
         found.require(charged.as_ref() == Ok(&held), "quota_sum", || {
-            let key = format!("quota_used/{}/{:?}", line.0, line.1);
+            let key = format!("quota_used/{}/{:?}", quota_holder_text(&line.0), line.1);
             wrong(
                 key,
                 format!("{charged:?}, releases folded in"),
@@ -45,11 +48,11 @@ fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
     let released = rows
         .quota_released
         .range(first..)
-        .take_while(|((user, band, _), _)| (user, band) == (&line.0, &line.1));
+        .take_while(|((holder, band, _), _)| (holder, band) == (&line.0, &line.1));
     quota_fold(recorded, released.map(|((_, _, dimension), amount)| (dimension.as_str(), *amount)))
 }
 
-/// What jobs and tasks hold, by user and band.
+/// What jobs and tasks hold, by holder and band.
 pub(crate) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, ResourceError> {
     let mut lines: BTreeMap<Line, QuotaUsed> = BTreeMap::new();
     for job in rows.jobs.values() {
@@ -68,8 +71,10 @@ pub(crate) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, R
         for row in tasks {
             held = held.plus(&task_charge(&basis, row))?;
         }
-        let line = lines.entry((job.user.clone(), band(job.priority))).or_default();
-        *line = line.plus(&held)?;
+        for QuotaUsedKey { holder, band } in lines_of(job) {
+            let line = lines.entry((holder, band)).or_default();
+            *line = line.plus(&held)?;
+        }
     }
     Ok(lines)
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Versionstamp;
+use borough_model::access::AccessSubject;
 use borough_model::federation::{FederatedJobRow, FederatedPart, FederatedVersion};
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::member::MemberRow;
@@ -65,12 +66,12 @@ pub struct CellRows {
     pub federated_parts: BTreeMap<(FederatedJobId, Name), FederatedPart>,
     /// Those that were divided.
     pub federated_statuses: BTreeSet<FederatedJobId>,
-    /// Limits, by user and band.
-    pub quota_limits: BTreeMap<(Name, Band), QuotaRow>,
-    /// The charges that admission has recorded, by user and band.
-    pub quota_used: BTreeMap<(Name, Band), QuotaUsed>,
-    /// The releases since, by user, band and dimension.
-    pub quota_released: BTreeMap<(Name, Band, String), i64>,
+    /// Lines of quotas, by holder and band.
+    pub quota_limits: BTreeMap<(AccessSubject, Band), QuotaRow>,
+    /// The charges that admission has recorded, by holder and band.
+    pub quota_used: BTreeMap<(AccessSubject, Band), QuotaUsed>,
+    /// The releases since, by holder, band and dimension.
+    pub quota_released: BTreeMap<(AccessSubject, Band, String), i64>,
     /// What subjects may do, by `user/<name>` or `group/<name>`.
     pub grants: BTreeMap<String, AccessGrantRow>,
     /// The keys that sign the identities of tasks.

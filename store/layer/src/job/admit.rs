@@ -5,21 +5,21 @@
 //! concerns one submission, and no submission fails for another one.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
-use borough_model::job::{JobRow, JobSpec, JobState, job_new, spec_with_scheduler};
+use borough_model::job::{JobRow, JobSpec, JobState, band, job_new, spec_with_scheduler};
 use borough_model::{JobId, Name, RequestId};
 use futures::future::{try_join, try_join_all};
 
 use super::read::job_get;
 use super::submit::{JobSubmitted, job_write};
 use crate::cell::cell_scheduler_rules;
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, JobNameKey, JobRowKey, QuotaUsedKey};
+use crate::keys::{self, CellSpace, JobNameKey, JobRowKey};
 use crate::name::name_is_vacant;
-use crate::quota::{ChargeBasis, LineCharge, job_charge, line_charge_fitting, line_of};
+use crate::quota::{ChargeBasis, QuotaRooms, job_charge};
 
 /// One submission among others. Its spec is valid.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub async fn jobs_admit(
             NewJob { row: job_new(job.candidate, &spec, job.request, job.submitted_ms), spec, before }
         }));
     }
-    let charged = all_charge(tx, changes, rows.iter().flatten()).await?;
+    let charged = all_charge(tx, changes, rows.iter_mut().flatten()).await?;
     let mut admitted = Vec::with_capacity(jobs.len());
     for new in rows {
         admitted.push(match new.filter(|new| charged.contains(&new.row.id)) {
@@ -105,21 +105,24 @@ async fn name_find(
     Ok(free.then_some(FreeName { before }))
 }
 
-/// Charges new jobs to their lines, in their order as far as there is room. Returns the jobs that are charged.
-async fn all_charge<'a>(
+/// Charges new jobs to their lines, in their order as far as there is room, and gives each its groups. Returns the jobs
+/// that are charged.
+async fn all_charge<'a, 's: 'a>(
     tx: &Transaction,
     changes: &ChangeSet,
-    jobs: impl Iterator<Item = &'a NewJob<'a>>,
+    jobs: impl Iterator<Item = &'a mut NewJob<'s>>,
 ) -> StoreResult<BTreeSet<JobId>> {
-    let mut lines: BTreeMap<QuotaUsedKey, Vec<LineCharge>> = BTreeMap::new();
+    let (mut rooms, mut charged) = (QuotaRooms::default(), BTreeSet::new());
     for NewJob { row, spec, .. } in jobs {
         // A charge that cannot be counted is refused to the job that makes it so, by itself.
         let Ok(amount) = job_charge(&ChargeBasis::from(spec.as_ref()), 0..spec.count) else { continue };
-        lines.entry(line_of(row)).or_default().push(LineCharge { job: row.id, amount });
+        row.quota_groups = rooms.groups_open(tx, changes.space(), &row.user, band(row.priority)).await?;
+        match rooms.take(row, &amount, &amount, changes.at_ms()) {
+            Ok(()) => charged.insert(row.id),
+            Err(StoreError::Refused { .. }) => continue,
+            Err(error) => return Err(error),
+        };
     }
-    let mut charged = BTreeSet::new();
-    for (line, charges) in lines {
-        charged.extend(line_charge_fitting(tx, changes.space(), &line, &charges, changes.at_ms()).await?);
-    }
+    rooms.charge(tx, changes.space())?;
     Ok(charged)
 }

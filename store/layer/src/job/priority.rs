@@ -9,9 +9,9 @@ use super::read::{job_get, job_spec_in_force, job_specs_held};
 use super::update::rows_charged;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::quota::{ChargeBasis, job_held, overflow, quota_charge, quota_give_back};
+use crate::quota::{ChargeBasis, QuotaRooms, job_held, overflow, quota_charge, quota_give_back};
 
-/// Sets the priority. If the band changes with it, the job's whole charge moves to the quota of the new band, which
+/// Sets the priority. If the band changes with it, the job's whole charge moves to the quotas of the new band, which
 /// must allow it. The same priority changes nothing.
 pub async fn job_priority_set(
     tx: &Transaction,
@@ -32,10 +32,15 @@ pub(super) async fn priority_set(
     spec: &JobSpec,
     priority: u32,
 ) -> StoreResult<JobRow> {
-    let after = job_event(tx, changes, before, &JobEvent::PrioritySet { priority })?;
-    if band(priority) != band(before.priority) {
-        charge_move(tx, changes, before, &after, spec).await?;
+    if band(priority) == band(before.priority) {
+        return job_event(tx, changes, before, &JobEvent::PrioritySet { priority });
     }
+    // Each band has a tree of its own.
+    let mut rooms = QuotaRooms::default();
+    let quota_groups = rooms.groups_open(tx, changes.space(), &before.user, band(priority)).await?;
+    let moved = JobRow { quota_groups, ..before.clone() };
+    let after = job_event(tx, changes, &moved, &JobEvent::PrioritySet { priority })?;
+    charge_move(tx, changes, before, &after, spec).await?;
     Ok(after)
 }
 

@@ -22,7 +22,7 @@ use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
-use crate::quota::{ChargeBasis, job_charge, overflow, quota_charge};
+use crate::quota::{ChargeBasis, job_charge, overflow, quota_admit};
 use crate::row::ConstraintToken;
 
 /// The result of a submission.
@@ -144,7 +144,7 @@ async fn create(
     }
     endpoints_left_withdraw(tx, changes, &spec.user, &spec.name).await?;
     let charge = job_charge(&ChargeBasis::from(spec), 0..spec.count).map_err(|error| overflow(&error))?;
-    quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;
+    quota_admit(tx, &space, &mut row, &charge, changes.at_ms()).await?;
     job_write(tx, changes, row, spec, before)
 }
 

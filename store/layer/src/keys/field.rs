@@ -1,6 +1,7 @@
 //! The types of key fields. Their tuple encoding keeps their order.
 
 use borough_kv::Versionstamp;
+use borough_model::access::AccessSubject;
 use borough_model::job::Band;
 use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId};
 use foundationdb_tuple as tuple;
@@ -76,6 +77,25 @@ impl KeyField for Name {
 
     fn unpacked(packed: String) -> Option<Self> {
         Self::new(packed).ok()
+    }
+}
+
+/// A user is packed as the plain name. A group has the prefix `~`, which sorts after every user.
+impl KeyField for AccessSubject {
+    type Packed = String;
+
+    fn packed(&self) -> String {
+        match self {
+            Self::User(name) => name.as_str().to_owned(),
+            Self::Group(name) => format!("~{name}"),
+        }
+    }
+
+    fn unpacked(packed: String) -> Option<Self> {
+        match packed.strip_prefix('~') {
+            Some(name) => Name::new(name).ok().map(Self::Group),
+            None => Name::new(packed).ok().map(Self::User),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The keyspace, one key type per kind: fields on the left, then the kind, and the stored type on the right.
 
 use borough_kv::Versionstamp;
+use borough_model::access::AccessSubject;
 use borough_model::federation::{
     FederatedJobRow, FederatedPart, FederatedQuestion, FederatedStatus, FederatedVersion,
 };
@@ -132,20 +133,20 @@ keys! {
         gang: GangId,
     } = Gang => GangRow;
 
-    /// `quota/<user>/<band>`: a limit.
+    /// `quota/<holder>/<band>`: the line of a user or a group.
     QuotaKey {
-        user: Name,
+        holder: AccessSubject,
         band: Band,
     } = Quota => QuotaRow;
-    /// `quota_used/<user>/<band>`: what is admitted. Only admission writes it.
+    /// `quota_used/<holder>/<band>`: what is admitted. Only admission writes it.
     QuotaUsedKey {
-        user: Name,
+        holder: AccessSubject,
         band: Band,
     } = QuotaUsed => QuotaUsed;
-    /// `quota_released/<user>/<band>/<dimension>`: the releases since admission last folded them in, less charges that
-    /// were made without a limit.
+    /// `quota_released/<holder>/<band>/<dimension>`: the releases since admission last folded them in, less charges that
+    /// were made without the line of a user or a group.
     QuotaReleasedKey {
-        user: Name,
+        holder: AccessSubject,
         band: Band,
         dimension: String,
     } = QuotaReleased => Counter;

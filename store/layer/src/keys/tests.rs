@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use borough_kv::Versionstamp;
+use borough_model::access::AccessSubject;
 use borough_model::job::Band;
 use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId};
 use proptest::prelude::*;
@@ -47,6 +48,10 @@ samples! {
     NodeId => u64::strategy().prop_map(NodeId);
     GangId => u64::strategy().prop_map(GangId);
     RequestId => prop_oneof![any::<u128>(), 0..3_u128, Just(u128::MAX)].prop_map(RequestId);
+    AccessSubject => (any::<bool>(), Name::strategy()).prop_map(|(group, name)| {
+        let subject = if group { AccessSubject::Group } else { AccessSubject::User };
+        subject(name)
+    });
     Band => prop_oneof![
         Just(Band::BestEffort), Just(Band::Batch), Just(Band::Production), Just(Band::Monitoring)
     ];
@@ -192,9 +197,10 @@ fn bytes_are_golden() {
         TaskKey { job: JobId(2), index: 0 };
         ConstraintKey { term: "one\0per".to_owned(), domain: String::new() };
         GangKey { gang: GangId(9) };
-        QuotaKey { user: name("ada"), band: Band::Production };
-        QuotaUsedKey { user: name("ada"), band: Band::BestEffort };
-        QuotaReleasedKey { user: name("ada"), band: Band::Monitoring, dimension: "cpu_millis".to_owned() };
+        QuotaKey { holder: AccessSubject::User(name("ada")), band: Band::Production };
+        QuotaKey { holder: AccessSubject::Group(name("shop")), band: Band::Production };
+        QuotaUsedKey { holder: AccessSubject::User(name("ada")), band: Band::BestEffort };
+        QuotaReleasedKey { holder: AccessSubject::User(name("ada")), band: Band::Monitoring, dimension: "cpu_millis".to_owned() };
         EndpointKey { user: name("ada"), job: name("web"), index: 2 };
         NameRevisionKey { user: name("ada"), job: name("web") };
         MergedServiceKey { user: name("ada"), name: name("shop") };

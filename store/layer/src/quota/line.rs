@@ -1,12 +1,14 @@
-//! Lines of quotas: what an operator sets for a user in a band, and what the user has admitted there.
+//! Lines of quotas: what an operator sets for a holder in a band, and what is charged there.
 
 use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::Name;
+use borough_model::access::AccessSubject;
 use borough_model::job::Band;
-use borough_model::quota::QuotaLimit;
+use borough_model::quota::{QuotaLimit, quota_holder_text};
 
+use super::tree::tree_check;
 use super::{QuotaRow, QuotaUsed, quota_get, quota_usage};
 use crate::access::access_head_move;
 use crate::error::{StoreError, StoreResult};
@@ -23,7 +25,7 @@ const DIMENSION_LAST: &str = "\u{10ffff}";
 /// A line, with what is charged to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaLine {
-    pub user: Name,
+    pub holder: AccessSubject,
     pub band: Band,
     /// Absent: nobody has ever set it.
     pub row: Option<QuotaRow>,
@@ -31,39 +33,45 @@ pub struct QuotaLine {
 }
 
 impl QuotaLine {
-    /// Returns true if it limits something, or something is charged to it.
+    /// Returns true if an operator has set it, or something is charged to it.
     fn is_shown(&self) -> bool {
-        !self.used.is_zero() || self.row.as_ref().is_some_and(QuotaRow::is_limit)
+        !self.used.is_zero() || self.row.as_ref().is_some_and(|row| !row.set().is_empty())
     }
 }
 
-/// Sets or removes the line of a user in a band, and records who did. Admitted work beyond it stays; only new work is
+/// Sets or removes the line of a holder in a band, and records who did. Admitted work beyond it stays; only new work is
 /// refused. The same limit again changes nothing. A change for another revision than `expected` is refused; 0: any.
 pub async fn quota_change(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    user: &Name,
+    holder: &AccessSubject,
     band: Band,
     limit: &QuotaLimit,
     expected: u64,
 ) -> StoreResult<QuotaRow> {
-    let before = quota_get(tx, changes.space(), user, band).await?.unwrap_or_default();
+    let before = quota_get(tx, changes.space(), holder, band).await?.unwrap_or_default();
     if expected != 0 && expected != before.revision {
-        let (what, look) = (format!("quota of {user}"), format!("borough quota status {user}"));
+        let holder = quota_holder_text(holder);
+        let (what, look) = (format!("quota of {holder}"), format!("borough quota status {holder}"));
         let by = before.changes.last().map(|change| &change.by);
         return Err(StoreError::overtaken(&what, expected, before.revision, by, &look));
     }
     if *limit == before.set() {
         return Ok(before);
     }
-    let QuotaLimit { resources: limit, tasks_max, from_ms, until_ms } = limit.clone();
+    tree_check(tx, changes.space(), holder, band, limit).await?;
+    let QuotaLimit { resources: limit, tasks_max, from_ms, until_ms, parent, borrow } = limit.clone();
     let (revision, at_ms) = (before.revision.saturating_add(1), changes.at_ms());
     let by = changes.actor().to_owned();
-    let mut row = QuotaRow { limit: limit.clone(), tasks_max, from_ms, until_ms, revision, ..before };
-    row.changes.push(QuotaChange { revision, at_ms, by, limit, tasks_max, from_ms, until_ms });
+    let change = QuotaChange { revision, at_ms, by, limit, tasks_max, from_ms, until_ms, parent, borrow };
+    let QuotaChange { limit, parent, borrow, .. } = change.clone();
+    let changed = before.changes;
+    let mut row =
+        QuotaRow { limit, tasks_max, from_ms, until_ms, revision, changes: changed, parent, borrow };
+    row.changes.push(change);
     let old = row.changes.len().saturating_sub(QUOTA_CHANGES_MAX);
     row.changes.drain(..old);
-    keys::write(tx, changes.space(), &QuotaKey { user: user.clone(), band }, &row)?;
+    keys::write(tx, changes.space(), &QuotaKey { holder: holder.clone(), band }, &row)?;
     changes.revised(revision.saturating_sub(1), revision);
     // A quota in a band lets its user run there.
     access_head_move(tx, changes.space())?;
@@ -74,79 +82,93 @@ pub async fn quota_change(
 pub async fn quota_line(
     tx: &Transaction,
     space: &CellSpace,
-    user: &Name,
+    holder: &AccessSubject,
     band: Band,
 ) -> StoreResult<QuotaLine> {
-    let row = keys::read_snapshot(tx, space, &QuotaKey { user: user.clone(), band }).await?;
-    let used = quota_usage(tx, space, user, band).await?;
-    Ok(QuotaLine { user: user.clone(), band, row, used })
+    let row = keys::read_snapshot(tx, space, &QuotaKey { holder: holder.clone(), band }).await?;
+    let used = quota_usage(tx, space, holder.clone(), band).await?;
+    Ok(QuotaLine { holder: holder.clone(), band, row, used })
 }
 
-/// The lines of some users, by user and band, and the user after whom the next page begins; `None` at the end.
+/// The lines of some holders, by holder and band, and the holder after whom the next page begins; `None` at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct QuotaPage {
     pub lines: Vec<QuotaLine>,
-    pub next: Option<Name>,
+    pub next: Option<AccessSubject>,
 }
 
-/// The lines that limit something or have charges, of about `limit` lines, after those of the user `after`. A user is
-/// never cut in two. Reads without conflicts.
+/// Which lines a list has.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct QuotaFilter {
+    /// Those with this parent; absent: all.
+    pub parent: Option<Name>,
+}
+
+/// The lines that an operator has set or that have charges, of about `limit` lines, after those of the holder `after`:
+/// users first. A holder is never cut in two. Reads without conflicts.
 pub async fn quota_page(
     tx: &Transaction,
     space: &CellSpace,
-    after: Option<&Name>,
+    filter: &QuotaFilter,
+    after: Option<&AccessSubject>,
     limit: usize,
 ) -> StoreResult<QuotaPage> {
     let band = Band::Monitoring;
-    let behind = |user: &Name| QuotaKey { user: user.clone(), band };
-    let (rows, rows_end) = chunk(tx, space, after.map(behind), |key: &QuotaKey| &key.user).await?;
-    let behind = |user: &Name| QuotaUsedKey { user: user.clone(), band };
-    let (used, used_end) = chunk(tx, space, after.map(behind), |key: &QuotaUsedKey| &key.user).await?;
-    let behind =
-        |user: &Name| QuotaReleasedKey { user: user.clone(), band, dimension: DIMENSION_LAST.to_owned() };
+    let behind = |holder: &AccessSubject| QuotaKey { holder: holder.clone(), band };
+    let (rows, rows_end) = chunk(tx, space, after.map(behind), |key: &QuotaKey| &key.holder).await?;
+    let behind = |holder: &AccessSubject| QuotaUsedKey { holder: holder.clone(), band };
+    let (used, used_end) = chunk(tx, space, after.map(behind), |key: &QuotaUsedKey| &key.holder).await?;
+    let dimension = DIMENSION_LAST.to_owned();
+    let behind = |holder: &AccessSubject| QuotaReleasedKey { holder: holder.clone(), band, dimension };
     let (released, released_end) =
-        chunk(tx, space, after.map(behind), |key: &QuotaReleasedKey| &key.user).await?;
-    let mut lines: BTreeMap<(Name, Band), QuotaLine> = BTreeMap::new();
-    let mut line = |user: Name, band: Band, put: &mut dyn FnMut(&mut QuotaLine)| {
-        let of = || QuotaLine { user: user.clone(), band, row: None, used: QuotaUsed::default() };
-        put(lines.entry((user.clone(), band)).or_insert_with(of));
+        chunk(tx, space, after.map(behind), |key: &QuotaReleasedKey| &key.holder).await?;
+    let mut lines: BTreeMap<(AccessSubject, Band), QuotaLine> = BTreeMap::new();
+    let mut line = |holder: AccessSubject, band: Band, put: &mut dyn FnMut(&mut QuotaLine)| {
+        let of = || QuotaLine { holder: holder.clone(), band, row: None, used: QuotaUsed::default() };
+        put(lines.entry((holder.clone(), band)).or_insert_with(of));
     };
     for (key, row) in rows {
-        line(key.user, key.band, &mut |line| line.row = Some(row.clone()));
+        line(key.holder, key.band, &mut |line| line.row = Some(row.clone()));
     }
     for (key, row) in used {
-        line(key.user, key.band, &mut |line| line.used = row.clone());
+        line(key.holder, key.band, &mut |line| line.used = row.clone());
     }
     for (key, counter) in released {
-        line(key.user, key.band, &mut |line| released_fold(&mut line.used, &key.dimension, counter.0));
+        line(key.holder, key.band, &mut |line| released_fold(&mut line.used, &key.dimension, counter.0));
     }
-    // The last user of a chunk that was cut may lack rows.
+    // The last holder of a chunk that was cut may lack rows.
     let end = [rows_end, used_end, released_end].into_iter().flatten().min();
-    Ok(page_of(lines, end.as_ref(), limit))
+    Ok(page_of(lines, filter, end.as_ref(), limit))
 }
 
-/// Some rows of a kind, and the last user of them if there are more.
+/// Some rows of a kind, and the last holder of them if there are more.
 async fn chunk<K: keys::Key>(
     tx: &Transaction,
     space: &CellSpace,
     after: Option<K>,
-    user: impl Fn(&K) -> &Name,
-) -> StoreResult<(Vec<(K, K::Value)>, Option<Name>)> {
+    holder: impl Fn(&K) -> &AccessSubject,
+) -> StoreResult<(Vec<(K, K::Value)>, Option<AccessSubject>)> {
     let options = RangeOptions { after, limit: PAGE_ROWS, ..RangeOptions::snapshot() };
     let rows = keys::range(tx, space, &Prefix::all(), options).await?;
-    let end = rows.last().filter(|_| rows.len() == PAGE_ROWS).map(|(key, _)| user(key).clone());
+    let end = rows.last().filter(|_| rows.len() == PAGE_ROWS).map(|(key, _)| holder(key).clone());
     Ok((rows, end))
 }
 
-/// The first lines of users before `end`, about `limit` of them.
-fn page_of(lines: BTreeMap<(Name, Band), QuotaLine>, end: Option<&Name>, limit: usize) -> QuotaPage {
-    let (mut page, mut last): (Vec<QuotaLine>, Option<Name>) = (Vec::new(), None);
-    for line in lines.into_values().filter(|line| end.is_none_or(|end| line.user < *end)) {
-        if page.len() >= limit && last.as_ref() != Some(&line.user) {
+/// The first lines of holders before `end` that pass the filter, about `limit` of them.
+fn page_of(
+    lines: BTreeMap<(AccessSubject, Band), QuotaLine>,
+    filter: &QuotaFilter,
+    end: Option<&AccessSubject>,
+    limit: usize,
+) -> QuotaPage {
+    let (mut page, mut last): (Vec<QuotaLine>, Option<AccessSubject>) = (Vec::new(), None);
+    for line in lines.into_values().filter(|line| end.is_none_or(|end| line.holder < *end)) {
+        if page.len() >= limit && last.as_ref() != Some(&line.holder) {
             return QuotaPage { lines: page, next: last };
         }
-        last = Some(line.user.clone());
-        if line.is_shown() {
+        last = Some(line.holder.clone());
+        let parent = line.row.as_ref().and_then(|row| row.parent.as_ref());
+        if line.is_shown() && (filter.parent.is_none() || filter.parent.as_ref() == parent) {
             page.push(line);
         }
     }
@@ -169,7 +191,8 @@ mod tests {
             expected: u64,
         ) -> StoreResult<QuotaRow> {
             let (change, space) = (&change(number, "quota_set"), &self.space);
-            let (user, limit) = (&name(user), &QuotaLimit { tasks_max, ..QuotaLimit::default() });
+            let (user, limit) =
+                (&AccessSubject::User(name(user)), &QuotaLimit { tasks_max, ..QuotaLimit::default() });
             let set = self.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;
                 let row = quota_change(&tx, &mut changes, user, Band::Batch, limit, expected).await?;
@@ -180,14 +203,14 @@ mod tests {
         }
 
         async fn page(&self, after: Option<&str>, limit: usize) -> (Vec<String>, Option<String>) {
-            let (after, space) = (after.map(name), &self.space);
+            let (after, space) = (after.map(|user| AccessSubject::User(name(user))), &self.space);
             let after = after.as_ref();
             let read = self.db.run("quota_list", Idempotency::ReadOnly, |tx, _| async move {
-                quota_page(&tx, space, after, limit).await
+                quota_page(&tx, space, &QuotaFilter::default(), after, limit).await
             });
             let page = read.await.unwrap();
-            let users = page.lines.iter().map(|line| line.user.to_string()).collect();
-            (users, page.next.map(|user| user.to_string()))
+            let users = page.lines.iter().map(|line| quota_holder_text(&line.holder)).collect();
+            (users, page.next.map(|holder| quota_holder_text(&holder)))
         }
     }
 

@@ -1,4 +1,4 @@
-//! Quotas: how much a user may have admitted in a band, and how much is.
+//! Quotas: how much a user or a group may have admitted in a band, and how much is.
 //!
 //! An admitted task is charged until it is over. A charge has one owner at any time: the task's row, or, while the task
 //! was never placed, its job's unplaced remainder. Only the owner's terminal transition releases it, in a transaction
@@ -13,20 +13,26 @@
 //! that many submissions at once never conflict. The first admission under a later limit folds that in.
 //!
 //! Without a limit a user may admit anything.
+//!
+//! Lines form a tree: a line may have a group's line in the same band as its parent. A job is charged to its user's line
+//! and to every line above. Its row keeps the groups, and everything that the job charges or releases later goes to the
+//! same lines. A new parent therefore holds for new jobs.
 
 mod charge;
 mod limit;
 mod line;
+mod room;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod usage;
 
 pub use charge::{ChargeBasis, job_charge, job_held, job_remainder, task_charge};
 pub(crate) use charge::{charges_guard, charges_touch};
-pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
-pub use line::{QuotaLine, QuotaPage, quota_change, quota_line, quota_page};
-pub(crate) use usage::{LineCharge, line_charge_fitting, line_of};
+pub use limit::{AmountShort, LineAsk, QuotaShort, quota_check, quota_get, quota_set};
+pub use line::{QuotaFilter, QuotaLine, QuotaPage, quota_change, quota_line, quota_page};
+pub(crate) use room::{QuotaRooms, lines_of};
 pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};
-pub(crate) use usage::{overflow, quota_charge_each, quota_charge_part, quota_recharge};
+pub(crate) use usage::{overflow, quota_admit, quota_charge_each, quota_charge_part, quota_recharge};
 
 pub use crate::row::{QUOTA_CHANGES_MAX, QuotaChange, QuotaRow, QuotaUsed};

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use borough_kv::FaultPlan;
 use borough_model::JobId;
+use borough_model::access::AccessSubject;
 use borough_model::job::{Band, JobKind, JobSpec, band};
 
 use super::*;
@@ -17,13 +18,18 @@ use crate::journal::journal_tail;
 use crate::row::Cursor;
 use crate::testing::{LATE, TestCell, change, name, seeds};
 
+mod tree;
+
 const TASKS_MAX: u64 = 6;
 const PRODUCERS: u64 = 4;
 const ROUNDS: u64 = 6;
 const CPU_MILLIS: u64 = 250;
 
-fn line() -> (borough_model::Name, Band) {
-    (name("ada"), band(JobSpec::defaults(name("ada"), name("x"), JobKind::Service, vec![]).priority))
+fn line() -> (AccessSubject, Band) {
+    (
+        (&name("ada")).into(),
+        band(JobSpec::defaults(name("ada"), name("x"), JobKind::Service, vec![]).priority),
+    )
 }
 
 async fn world(seed: u64) -> TestCell {
@@ -33,7 +39,7 @@ async fn world(seed: u64) -> TestCell {
     persist(async || {
         let limit = QuotaRow { limit: limit.clone(), tasks_max: Some(TASKS_MAX), ..QuotaRow::default() };
         let limit = &limit;
-        cell.run(async |tx| quota_set(&tx, &cell.space, &user, band, Some(limit)).await).await
+        cell.run(async |tx| quota_set(&tx, &cell.space, user.clone(), band, Some(limit)).await).await
     })
     .await
     .unwrap();
@@ -50,13 +56,13 @@ async fn persist<T>(attempt: impl AsyncFn() -> StoreResult<T>) -> StoreResult<T>
     }
 }
 
-/// Jobs that are submitted, grow, shrink and end. Returns how many were refused.
-async fn produce(cell: &TestCell, producer: u64) -> u32 {
+/// Jobs of `user` that are submitted, grow, shrink and end. Returns how many were refused.
+async fn produce(cell: &TestCell, user: &str, producer: u64) -> u32 {
     let mut refused = 0;
     for round in 0..ROUNDS {
         let job = JobId(100 * producer + round);
         let mut spec = JobSpec::defaults(
-            name("ada"),
+            name(user),
             name(&format!("job-{producer}-{round}")),
             JobKind::Service,
             vec!["x".to_owned()],
@@ -70,7 +76,7 @@ async fn produce(cell: &TestCell, producer: u64) -> u32 {
         })
         .await;
         if let Err(error) = submitted {
-            assert!(error.to_string().contains("the quota of ada"), "{error}");
+            assert!(error.to_string().contains("the quota of "), "{error}");
             refused += 1;
             continue;
         }
@@ -123,7 +129,7 @@ async fn producers_share_a_limit_and_lose_nothing_of_it() {
         let counts: Vec<_> = (0..PRODUCERS)
             .map(|producer| {
                 let cell = Rc::clone(&cell);
-                producers.spawn_local(async move { produce(&cell, producer).await })
+                producers.spawn_local(async move { produce(&cell, "ada", producer).await })
             })
             .collect();
         producers.await;
@@ -135,9 +141,10 @@ async fn producers_share_a_limit_and_lose_nothing_of_it() {
         assert!(most <= TASKS_MAX, "seed {seed}: {most} tasks were admitted under a limit of {TASKS_MAX}");
         full |= most == TASKS_MAX;
         let (user, band) = line();
-        let left =
-            persist(async || cell.run(async |tx| quota_usage(&tx, &cell.space, &user, band).await).await)
-                .await;
+        let left = persist(async || {
+            cell.run(async |tx| quota_usage(&tx, &cell.space, user.clone(), band).await).await
+        })
+        .await;
         assert_eq!(left.unwrap(), QuotaUsed::default(), "seed {seed}: everything was given back, once");
         let found = persist(async || {
             cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await

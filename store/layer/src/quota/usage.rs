@@ -1,14 +1,13 @@
 //! Usage: charged by admission, released by endings.
 
 use borough_kv::Transaction;
+use borough_model::access::AccessSubject;
 use borough_model::job::{Band, JobRow, band};
 use borough_model::resource::{Dimension, ResourceError};
-use borough_model::{JobId, Name};
 
-use super::{QuotaUsed, quota_check, quota_get};
-use crate::error::{RefusalRemedy, StoreError, StoreResult};
+use super::{QuotaRooms, QuotaUsed, lines_of};
+use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellSpace, Prefix, QuotaReleasedKey, QuotaUsedKey, RangeOptions};
-use crate::row::QuotaRow;
 
 /// The counter of tasks among the released ones.
 const TASKS: &str = "tasks";
@@ -32,8 +31,22 @@ fn dimension_parse(text: &str) -> Option<Dimension> {
     }
 }
 
-/// Charges `amount` to the user and band of `job` (as its row will be), or fails with the quota's line and the
-/// shortage.
+/// Gives a new job (as its row will be) the groups that are charged for it, and charges `amount`, or fails with the
+/// quota's line and the shortage.
+pub(crate) async fn quota_admit(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: &mut JobRow,
+    amount: &QuotaUsed,
+    now_ms: i64,
+) -> StoreResult<()> {
+    let mut rooms = QuotaRooms::default();
+    job.quota_groups = rooms.groups_open(tx, space, &job.user, band(job.priority)).await?;
+    rooms.take(job, amount, amount, now_ms)?;
+    rooms.charge(tx, space)
+}
+
+/// Charges `amount` to the lines of `job`, or fails with the line that has no room, and the shortage.
 ///
 /// With a limit, admissions of one line are serialised: each reads the sum with a conflict, and folds in the releases.
 /// Without a limit nobody needs the sum, so admissions only add to it and never conflict. They read the absence of the
@@ -51,7 +64,7 @@ pub async fn quota_charge(
     quota_charge_part(tx, space, job, amount, amount, now_ms).await
 }
 
-/// Charges `amount` if the line has room for `wanted`, of which it is a part. The rest is charged later, by
+/// Charges `amount` if the lines have room for `wanted`, of which it is a part. The rest is charged later, by
 /// [`quota_recharge`].
 pub(crate) async fn quota_charge_part(
     tx: &Transaction,
@@ -61,50 +74,12 @@ pub(crate) async fn quota_charge_part(
     wanted: &QuotaUsed,
     now_ms: i64,
 ) -> StoreResult<()> {
-    let line = line_of(job);
-    let room = LineRoom::read(tx, space, &line).await?;
-    room.plus(&QuotaUsed::default(), wanted, now_ms)?;
-    room.charge(tx, space, amount)
+    let mut rooms = QuotaRooms::of_job(tx, space, job).await?;
+    rooms.take(job, amount, wanted, now_ms)?;
+    rooms.charge(tx, space)
 }
 
-/// The line that a job is charged to.
-pub(crate) fn line_of(job: &JobRow) -> QuotaUsedKey {
-    QuotaUsedKey { user: job.user.clone(), band: band(job.priority) }
-}
-
-/// What a new job charges to its line.
-#[derive(Clone, Debug)]
-pub(crate) struct LineCharge {
-    pub job: JobId,
-    pub amount: QuotaUsed,
-}
-
-/// Charges new jobs to their line, in their order. One that the line has no room for is left, and the next one is
-/// tried. Returns those that are charged.
-pub(crate) async fn line_charge_fitting(
-    tx: &Transaction,
-    space: &CellSpace,
-    line: &QuotaUsedKey,
-    charges: &[LineCharge],
-    now_ms: i64,
-) -> StoreResult<Vec<JobId>> {
-    let room = LineRoom::read(tx, space, line).await?;
-    let (mut sum, mut charged) = (QuotaUsed::default(), Vec::with_capacity(charges.len()));
-    for LineCharge { job, amount } in charges {
-        match room.plus(&sum, amount, now_ms) {
-            Ok(more) => sum = more,
-            Err(StoreError::Refused { .. }) => continue,
-            Err(error) => return Err(error),
-        }
-        charged.push(*job);
-    }
-    if !sum.is_zero() {
-        room.charge(tx, space, &sum)?;
-    }
-    Ok(charged)
-}
-
-/// Charges `job` for `each` as often as its line has room for it, at most `most` times. Returns how often.
+/// Charges `job` for `each` as often as its lines have room for it, at most `most` times. Returns how often.
 pub(crate) async fn quota_charge_each(
     tx: &Transaction,
     space: &CellSpace,
@@ -113,73 +88,17 @@ pub(crate) async fn quota_charge_each(
     most: usize,
     now_ms: i64,
 ) -> StoreResult<usize> {
-    let line = line_of(job);
-    let room = LineRoom::read(tx, space, &line).await?;
-    let (mut sum, mut charged) = (QuotaUsed::default(), 0);
+    let mut rooms = QuotaRooms::of_job(tx, space, job).await?;
+    let mut charged = 0;
     while charged < most {
-        match room.plus(&sum, each, now_ms) {
-            Ok(more) => sum = more,
+        match rooms.take(job, each, each, now_ms) {
+            Ok(()) => charged += 1,
             Err(StoreError::Refused { .. }) => break,
             Err(error) => return Err(error),
         }
-        charged += 1;
     }
-    if !sum.is_zero() {
-        room.charge(tx, space, &sum)?;
-    }
+    rooms.charge(tx, space)?;
     Ok(charged)
-}
-
-/// A line as it was read for a charge.
-struct LineRoom<'a> {
-    line: &'a QuotaUsedKey,
-    limit: Option<QuotaRow>,
-    /// What is charged, less what was released since.
-    used: QuotaUsed,
-    released: Vec<(QuotaReleasedKey, i64)>,
-}
-
-impl<'a> LineRoom<'a> {
-    /// Reads a line: with conflicts if it has a limit.
-    async fn read(tx: &Transaction, space: &CellSpace, line: &'a QuotaUsedKey) -> StoreResult<Self> {
-        let limit = quota_get(tx, space, &line.user, line.band).await?.filter(QuotaRow::is_limit);
-        let recorded = match &limit {
-            Some(_) => keys::read(tx, space, line).await?,
-            None => keys::read_snapshot(tx, space, line).await?,
-        };
-        let (used, released) = folded(tx, space, line, recorded.unwrap_or_default()).await?;
-        Ok(Self { line, limit, used, released })
-    }
-
-    /// The sum of `charged` and `amount`, if the line has room for it.
-    fn plus(&self, charged: &QuotaUsed, amount: &QuotaUsed, now_ms: i64) -> StoreResult<QuotaUsed> {
-        let sum = charged.plus(amount).map_err(|error| overflow(&error))?;
-        if amount.is_zero() {
-            return Ok(sum);
-        }
-        let used = self.used.plus(&sum).map_err(|error| overflow(&error))?;
-        countable(&used)?;
-        if self.limit.is_some() {
-            quota_check(self.limit.as_ref(), &used, now_ms).map_err(|short| {
-                let (user, line) = (&self.line.user, band_text(self.line.band));
-                let reason = format!("the quota of {user} for {line} does not allow it: {short}");
-                StoreError::refused_with(RefusalRemedy::Quota, reason)
-            })?;
-        }
-        Ok(sum)
-    }
-
-    /// Charges what there is room for. A refusal has written nothing.
-    fn charge(self, tx: &Transaction, space: &CellSpace, amount: &QuotaUsed) -> StoreResult<()> {
-        if self.limit.is_none() {
-            return counters_add(tx, space, self.line, amount, i64::saturating_neg);
-        }
-        let used = self.used.plus(amount).map_err(|error| overflow(&error))?;
-        for (key, amount) in self.released {
-            keys::count_add(tx, space, &key, amount.saturating_neg())?;
-        }
-        keys::write(tx, space, self.line, &used)
-    }
 }
 
 /// Releases `amount` of `job`. The caller has read the charge's owner with a conflict and ends it in this transaction.
@@ -189,7 +108,7 @@ pub fn quota_give_back(
     job: &JobRow,
     amount: &QuotaUsed,
 ) -> StoreResult<()> {
-    counters_add(tx, space, &line_of(job), amount, |amount| amount)
+    lines_of(job).try_for_each(|line| counters_add(tx, space, &line, amount, |amount| amount))
 }
 
 /// Charges `job` for `later` instead of `held`, whatever its quota allows. The caller has read the charge's owner with
@@ -202,11 +121,12 @@ pub(crate) fn quota_recharge(
     later: &QuotaUsed,
 ) -> StoreResult<()> {
     quota_give_back(tx, space, job, &held.beyond(later))?;
-    counters_add(tx, space, &line_of(job), &later.beyond(held), i64::saturating_neg)
+    let more = later.beyond(held);
+    lines_of(job).try_for_each(|line| counters_add(tx, space, &line, &more, i64::saturating_neg))
 }
 
 /// Adds to the counters of releases: blind, so that they do not conflict.
-fn counters_add(
+pub(super) fn counters_add(
     tx: &Transaction,
     space: &CellSpace,
     line: &QuotaUsedKey,
@@ -219,21 +139,21 @@ fn counters_add(
         let amount = i64::try_from(amount)
             .map_err(|_| StoreError::refused(format!("{dimension}: {amount} is more than can be counted")))?;
         if amount > 0 {
-            let key = QuotaReleasedKey { user: line.user.clone(), band: line.band, dimension };
+            let key = QuotaReleasedKey { holder: line.holder.clone(), band: line.band, dimension };
             keys::count_add(tx, space, &key, signed(amount))?;
         }
     }
     Ok(())
 }
 
-/// What a user has admitted in a band at the read version, without conflicts.
+/// What is charged to the line of a holder in a band at the read version, without conflicts.
 pub async fn quota_usage(
     tx: &Transaction,
     space: &CellSpace,
-    user: &Name,
+    holder: impl Into<AccessSubject>,
     band: Band,
 ) -> StoreResult<QuotaUsed> {
-    let key = QuotaUsedKey { user: user.clone(), band };
+    let key = QuotaUsedKey { holder: holder.into(), band };
     let recorded = keys::read_snapshot(tx, space, &key).await?.unwrap_or_default();
     Ok(folded(tx, space, &key, recorded).await?.0)
 }
@@ -245,13 +165,13 @@ fn less(used: u64, amount: i64) -> Option<u64> {
 }
 
 /// The recorded use less the releases since, and the counters that were read.
-async fn folded(
+pub(super) async fn folded(
     tx: &Transaction,
     space: &CellSpace,
     line: &QuotaUsedKey,
     mut used: QuotaUsed,
 ) -> StoreResult<(QuotaUsed, Vec<(QuotaReleasedKey, i64)>)> {
-    let prefix = Prefix::<QuotaReleasedKey>::of_two(&line.user, &line.band);
+    let prefix = Prefix::<QuotaReleasedKey>::of_two(&line.holder, &line.band);
     let counters = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
     let mut released = Vec::new();
     for (key, counter) in counters {
@@ -293,7 +213,7 @@ pub fn quota_fold<'a>(
 }
 
 /// Fails if a charge could not be released later: counters are signed.
-fn countable(used: &QuotaUsed) -> StoreResult<()> {
+pub(super) fn countable(used: &QuotaUsed) -> StoreResult<()> {
     let too_much = used.used.amounts().into_iter().find(|(_, amount)| i64::try_from(*amount).is_err());
     too_much.map_or(Ok(()), |(dimension, amount)| {
         Err(StoreError::refused(format!("{dimension}: {amount} over all jobs is more than can be counted")))
@@ -302,15 +222,6 @@ fn countable(used: &QuotaUsed) -> StoreResult<()> {
 
 pub(crate) fn overflow(error: &ResourceError) -> StoreError {
     StoreError::refused(format!("the sum over all tasks is more than can be counted: {error}"))
-}
-
-fn band_text(band: Band) -> &'static str {
-    match band {
-        Band::BestEffort => "best effort (priority 0-99)",
-        Band::Batch => "batch (priority 100-199)",
-        Band::Production => "production (priority 200-299)",
-        Band::Monitoring => "monitoring (priority 300-399)",
-    }
 }
 
 #[cfg(test)]

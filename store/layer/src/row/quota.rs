@@ -1,14 +1,14 @@
 //! Stored rows of a quota.
 
-use borough_model::Resources;
-use borough_model::quota::QuotaLimit;
+use borough_model::quota::{QuotaBorrow, QuotaLimit};
+use borough_model::{Name, Resources};
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 /// The most changes that the row of a line keeps.
 pub const QUOTA_CHANGES_MAX: usize = 10;
 
-/// The line of a user in a band, set by an operator.
+/// The line of a user or a group in a band, set by an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct QuotaRow {
     /// The most that may be admitted at once. An amount of 0 is no limit.
@@ -31,6 +31,14 @@ pub struct QuotaRow {
     #[cbor(default)]
     #[serde(default)]
     pub changes: Vec<QuotaChange>,
+    /// The group whose line in the same band is charged too.
+    #[n(6)]
+    #[serde(default)]
+    pub parent: Option<Name>,
+    /// What may be admitted beyond the limit while the parent has room.
+    #[n(7)]
+    #[serde(default)]
+    pub borrow: Option<QuotaBorrow>,
 }
 
 impl QuotaRow {
@@ -47,16 +55,18 @@ impl QuotaRow {
 
     /// What it limits.
     pub fn set(&self) -> QuotaLimit {
-        let Self { ref limit, tasks_max, from_ms, until_ms, .. } = *self;
-        QuotaLimit { resources: limit.clone(), tasks_max, from_ms, until_ms }
+        let Self { ref limit, tasks_max, from_ms, until_ms, ref parent, ref borrow, .. } = *self;
+        let (parent, borrow) = (parent.clone(), borrow.clone());
+        QuotaLimit { resources: limit.clone(), tasks_max, from_ms, until_ms, parent, borrow }
     }
 }
 
 impl QuotaChange {
     /// What the line limits from this change on.
     pub fn set(&self) -> QuotaLimit {
-        let Self { ref limit, tasks_max, from_ms, until_ms, .. } = *self;
-        QuotaLimit { resources: limit.clone(), tasks_max, from_ms, until_ms }
+        let Self { ref limit, tasks_max, from_ms, until_ms, ref parent, ref borrow, .. } = *self;
+        let (parent, borrow) = (parent.clone(), borrow.clone());
+        QuotaLimit { resources: limit.clone(), tasks_max, from_ms, until_ms, parent, borrow }
     }
 }
 
@@ -81,6 +91,12 @@ pub struct QuotaChange {
     pub from_ms: Option<i64>,
     #[n(6)]
     pub until_ms: Option<i64>,
+    #[n(7)]
+    #[serde(default)]
+    pub parent: Option<Name>,
+    #[n(8)]
+    #[serde(default)]
+    pub borrow: Option<QuotaBorrow>,
 }
 
 /// The admitted amount, less the releases that admission has folded in.

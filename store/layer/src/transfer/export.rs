@@ -203,14 +203,14 @@ impl<W: Write> ExportRows<W> {
     }
 
     fn rest(&mut self, rows: &CellRows) -> io::Result<()> {
-        for ((user, band), row) in &rows.quota_limits {
-            self.put(&QuotaKey { user: user.clone(), band: *band }, row)?;
+        for ((holder, band), row) in &rows.quota_limits {
+            self.put(&QuotaKey { holder: holder.clone(), band: *band }, row)?;
         }
-        for ((user, band), row) in &rows.quota_used {
-            self.put(&QuotaUsedKey { user: user.clone(), band: *band }, row)?;
+        for ((holder, band), row) in &rows.quota_used {
+            self.put(&QuotaUsedKey { holder: holder.clone(), band: *band }, row)?;
         }
-        for ((user, band, dimension), amount) in &rows.quota_released {
-            let key = QuotaReleasedKey { user: user.clone(), band: *band, dimension: dimension.clone() };
+        for ((holder, band, dimension), amount) in &rows.quota_released {
+            let key = QuotaReleasedKey { holder: holder.clone(), band: *band, dimension: dimension.clone() };
             self.put(&key, &Counter(*amount))?;
         }
         for ((user, job, index), row) in &rows.endpoints {

@@ -17,7 +17,7 @@ use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
 
 pub use need::{AccessRefused, ActionNeed, asks_for_more};
-pub use table::{AccessTable, GrantReason, QuotaWindow};
+pub use table::{AccessTable, GrantReason, QuotaTie, QuotaWindow};
 
 /// The most entries of each list of a grant.
 pub const GRANT_ENTRIES_MAX: usize = 16;
@@ -161,6 +161,13 @@ pub enum AccessSubject {
     User(Name),
     /// Everybody whose identity says that the caller is in the group.
     Group(Name),
+}
+
+impl From<&Name> for AccessSubject {
+    /// A plain name is that of a user.
+    fn from(user: &Name) -> Self {
+        Self::User(user.clone())
+    }
 }
 
 impl std::fmt::Display for AccessSubject {

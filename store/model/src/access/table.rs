@@ -5,19 +5,28 @@ use std::collections::BTreeMap;
 use super::{AccessGrant, AccessRefused, AccessSubject, Identity, Right};
 use crate::id::Name;
 use crate::job::{Band, band};
+use crate::quota::QUOTA_GROUPS_MAX;
 
 /// The grants of a cell, and which users have quotas in the bands that need one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AccessTable {
     pub grants: BTreeMap<AccessSubject, AccessGrant>,
-    /// Windows of quotas by user and band: wall times, milliseconds since 1970; absent: without that end.
-    pub quotas: BTreeMap<(Name, Band), QuotaWindow>,
+    /// Lines of quotas, by holder and band.
+    pub quotas: BTreeMap<(AccessSubject, Band), QuotaTie>,
 }
 
-/// When a quota holds.
+/// What the table has of a line of a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct QuotaTie {
+    /// When it limits something; absent: it limits nothing itself.
+    pub window: Option<QuotaWindow>,
+    /// The group whose line counts too.
+    pub parent: Option<Name>,
+}
+
+/// When a quota holds: wall times, milliseconds since 1970; absent: without that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QuotaWindow {
-    /// Wall time, milliseconds since 1970.
     pub from_ms: Option<i64>,
     pub until_ms: Option<i64>,
 }
@@ -82,9 +91,8 @@ impl AccessTable {
         if matches!(band, Band::BestEffort | Band::Batch) {
             return Ok(());
         }
-        let quota = self.quotas.get(&(owner.clone(), band));
         let own = *owner == identity.user;
-        if own && quota.is_some_and(|window| window.is_open(now_ms)) {
+        if own && self.has_quota(owner, band, now_ms) {
             return Ok(());
         }
         match self.reason(identity, Right::RaisePriority) {
@@ -96,6 +104,38 @@ impl AccessTable {
             }
             Err(denied) => Err(denied),
         }
+    }
+
+    /// The lines that count what a user admits in a band: the user's own one, and those of the groups above, the nearest
+    /// first.
+    fn quota_ties<'a>(
+        &'a self,
+        user: &Name,
+        band: Band,
+    ) -> impl Iterator<Item = (AccessSubject, &'a QuotaTie)> + 'a {
+        let find = move |holder: AccessSubject| {
+            let tie = self.quotas.get(&(holder.clone(), band))?;
+            Some((holder, tie))
+        };
+        let own = find(AccessSubject::User(user.clone()));
+        let next = move |(_, tie): &(AccessSubject, &QuotaTie)| {
+            tie.parent.clone().map(AccessSubject::Group).and_then(find)
+        };
+        std::iter::successors(own, next).take(QUOTA_GROUPS_MAX.saturating_add(1))
+    }
+
+    /// Whether a user has a quota in a band: the own line or that of a group above limits something, and the windows of
+    /// all of them are open.
+    fn has_quota(&self, user: &Name, band: Band, now_ms: i64) -> bool {
+        let mut windows = self.quota_ties(user, band).filter_map(|(_, tie)| tie.window).peekable();
+        windows.peek().is_some() && windows.all(|window| window.is_open(now_ms))
+    }
+
+    /// The topmost holder of a limit that counts what a user admits in a band: admissions below it wait for each other.
+    /// `None`: nothing is limited.
+    pub fn quota_top(&self, user: &Name, band: Band) -> Option<AccessSubject> {
+        let limited = self.quota_ties(user, band).filter(|(_, tie)| tie.window.is_some());
+        limited.last().map(|(holder, _)| holder)
     }
 
     /// The subjects that a grant gives `right`, with what gives it. A member of a group may still be denied it.

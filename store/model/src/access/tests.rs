@@ -90,7 +90,8 @@ fn production_needs_a_quota_whose_window_is_open_or_a_right() {
         ("user/eve", grant(&[], &[Right::RaisePriority], &[])),
     ]);
     let window = QuotaWindow { from_ms: Some(10), until_ms: Some(20) };
-    table.quotas.insert((name("ann"), Band::Production), window);
+    let tie = QuotaTie { window: Some(window), parent: None };
+    table.quotas.insert((AccessSubject::User(name("ann")), Band::Production), tie);
     let may = |user: &str, owner: &str, priority, now| {
         table.priority_decide(&identity(user, &[]), &name(owner), priority, now).is_ok()
     };
@@ -101,6 +102,25 @@ fn production_needs_a_quota_whose_window_is_open_or_a_right() {
     assert!(!may("bob", "ann", 200, 15), "nobody spends another user's quota");
     assert!(may("eve", "ann", 200, 15));
     assert!(may("eve", "eve", 399, 0));
+}
+
+#[test]
+fn the_quota_of_a_group_above_serves_its_users_while_all_windows_are_open() {
+    let mut table = table(&[("user/ann", grant(&[AccessRole::Runner], &[], &[]))]);
+    let mut put = |holder: &str, window: Option<(i64, i64)>, parent: Option<&str>| {
+        let window = window.map(|(from, until)| QuotaWindow { from_ms: Some(from), until_ms: Some(until) });
+        let tie = QuotaTie { window, parent: parent.map(name) };
+        table.quotas.insert((holder.parse().unwrap(), Band::Production), tie);
+    };
+    put("user/ann", None, Some("web"));
+    put("group/web", Some((10, 30)), Some("shop"));
+    put("group/shop", Some((20, 40)), None);
+    put("user/bob", None, None);
+    let may = |user: &str, now| table.priority_decide(&identity(user, &[]), &name(user), 200, now).is_ok();
+    assert_eq!([19, 20, 29, 30].map(|now| may("ann", now)), [false, true, true, false]);
+    assert!(!may("bob", 25), "nothing of bob is limited");
+    let top = |user: &str| table.quota_top(&name(user), Band::Production).map(|top| top.to_string());
+    assert_eq!((top("ann").as_deref(), top("bob"), top("cyd")), (Some("group/shop"), None, None));
 }
 
 #[test]

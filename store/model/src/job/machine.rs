@@ -127,6 +127,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         daemon: (spec.kind == JobKind::Daemon).then(Box::default),
         moves: None,
         alloc: JobAlloc::of_new(spec),
+        quota_groups: None,
     }
 }
 

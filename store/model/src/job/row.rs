@@ -66,6 +66,11 @@ pub struct JobRow {
     #[n(17)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Box<JobAlloc>>,
+    /// The groups whose quotas are charged for it beside its user's, the nearest first; absent: none. They stay while
+    /// the job stays in its band, whatever the user's parent is by then: what was charged is given back to the same.
+    #[n(18)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_groups: Option<Vec<Name>>,
 }
 
 /// What moves of a job's tasks off their nodes have to leave in its row.

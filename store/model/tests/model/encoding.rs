@@ -216,6 +216,7 @@ fn job_row(state: JobState) -> JobRow {
         daemon: Some(Box::new(DaemonCounts { withdrawn: 1, unadmitted: 2, steps: 7, left: 3 })),
         moves: Some(Box::new(moves_full())),
         alloc: Some(Box::new(JobAlloc::Set { members: vec![JobId(0x12)] })),
+        quota_groups: Some(vec![name("web-team"), name("shop")]),
     }
 }
 

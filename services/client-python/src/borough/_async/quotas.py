@@ -1,4 +1,4 @@
-"""Quotas: how much a user may have admitted in a band, and how much is."""
+"""Quotas: how much a user or a group may have admitted in a band, and how much is."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from .call import Caller, number, page_of, present
 
 
 class Quotas:
-    """The quotas of a cell, one line for each user and band."""
+    """The quotas of a cell, one line for each holder and band."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def list(self, *, user: str = "", page: int | None = None) -> AsyncIterator[Quota]:
-        """The lines that limit something or have charges, by user and band: of one user, or of all."""
+    async def list(
+        self, *, user: str = "", parent: str = "", page: int | None = None
+    ) -> AsyncIterator[Quota]:
+        """The lines that were set or have charges, by holder and band: of all, or of one user or group, such as `ann`
+        or `group/shop`; with `parent`, those right below this group.
+        """
         request = build(
             quota_pb2.ListQuotasRequest,
             context=self._caller.read(),
             cell=self._caller.config.cell,
             user=user,
+            parent=parent,
             page=page_of(page),
         )
         async for row in self._caller.pages(methods.LIST_QUOTAS, request, "quotas"):

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from ..record import OpenEnum, Record
 from . import common, quota_pb2
 
-__all__ = ["Band", "Quota", "QuotaChange", "QuotaHistory", "QuotaLimit"]
+__all__ = ["Band", "Quota", "QuotaBorrow", "QuotaChange", "QuotaHistory", "QuotaLimit"]
 
 
 class Band(OpenEnum):
@@ -44,20 +44,42 @@ class QuotaLimit(Record):
     end.
     """
     until_ms: int | None = None
+    parent: str = ""
+    """The group whose line in the same band is charged too, such as group/shop. It holds for new jobs. Empty:
+    none.
+    """
+    borrow: QuotaBorrow | None = None
+    """What may be admitted beyond the amounts while the parent has room. Absent: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaBorrow(Record):
+    """What a holder may have admitted beyond its own amounts. The lines above must have room for it in any case."""
+
+    message_type: ClassVar[type[Message]] = quota_pb2.QuotaBorrow
+
+    all: bool = False
+    """All that the parent has room for. The amounts are not set then."""
+    resources: common.Resources | None = None
+    """An amount of 0 is nothing."""
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota(Record):
-    """The line of a user in a band."""
+    """The line of a user or a group in a band."""
 
     message_type: ClassVar[type[Message]] = quota_pb2.Quota
 
     user: str = ""
+    """The holder: the name of a user, such as ann, or a group, such as group/shop."""
     band: Band = Band(0)
     limit: QuotaLimit | None = None
     """Absent: nothing is limited."""
     used: common.Resources | None = None
-    """What admitted tasks of all jobs ask for, also of those that wait."""
+    """What admitted tasks of all jobs ask for, also of those that wait. The line of a group counts the jobs of its
+    users and of the groups below.
+    """
     used_tasks: int = 0
     revision: int = 0
     """Counts the changes of the limit; 0: it was never set."""

@@ -23,21 +23,42 @@ BAND_PRODUCTION: Band
 BAND_MONITORING: Band
 
 class QuotaLimit(_message.Message):
-    __slots__ = ("resources", "tasks_max", "from_ms", "until_ms")
+    __slots__ = ("resources", "tasks_max", "from_ms", "until_ms", "parent", "borrow")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     TASKS_MAX_FIELD_NUMBER: _ClassVar[int]
     FROM_MS_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    BORROW_FIELD_NUMBER: _ClassVar[int]
     resources: _common_pb2.Resources
     tasks_max: int
     from_ms: int
     until_ms: int
+    parent: str
+    borrow: QuotaBorrow
     def __init__(
         self,
         resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ...,
         tasks_max: _Optional[int] = ...,
         from_ms: _Optional[int] = ...,
         until_ms: _Optional[int] = ...,
+        parent: _Optional[str] = ...,
+        borrow: _Optional[_Union[QuotaBorrow, _Mapping]] = ...,
+    ) -> None: ...
+
+class QuotaBorrow(_message.Message):
+    __slots__ = ("all", "resources", "tasks")
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    all: bool
+    resources: _common_pb2.Resources
+    tasks: int
+    def __init__(
+        self,
+        all: bool = ...,
+        resources: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ...,
+        tasks: _Optional[int] = ...,
     ) -> None: ...
 
 class Quota(_message.Message):
@@ -86,21 +107,24 @@ class QuotaChange(_message.Message):
     ) -> None: ...
 
 class ListQuotasRequest(_message.Message):
-    __slots__ = ("context", "cell", "user", "page")
+    __slots__ = ("context", "cell", "user", "page", "parent")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     context: _common_pb2.RequestContext
     cell: str
     user: str
     page: _common_pb2.PageRequest
+    parent: str
     def __init__(
         self,
         context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
         cell: _Optional[str] = ...,
         user: _Optional[str] = ...,
         page: _Optional[_Union[_common_pb2.PageRequest, _Mapping]] = ...,
+        parent: _Optional[str] = ...,
     ) -> None: ...
 
 class ListQuotasResponse(_message.Message):

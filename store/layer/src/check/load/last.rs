@@ -179,12 +179,12 @@ impl Last {
         rows.workload.signers = self.signers.rows.into_iter().map(|(key, row)| (key.number, row)).collect();
         rows.joins = self.joins.rows.into_iter().map(|(key, row)| (key.name, row)).collect();
         let limits = self.limits.rows.into_iter();
-        rows.quota_limits = limits.map(|(key, row)| ((key.user, key.band), row)).collect();
+        rows.quota_limits = limits.map(|(key, row)| ((key.holder, key.band), row)).collect();
         let used = self.used.rows.into_iter();
-        rows.quota_used = used.map(|(key, row)| ((key.user, key.band), row)).collect();
+        rows.quota_used = used.map(|(key, row)| ((key.holder, key.band), row)).collect();
         let released = self.released.rows.into_iter();
         rows.quota_released =
-            released.map(|(key, counter)| ((key.user, key.band, key.dimension), counter.0)).collect();
+            released.map(|(key, counter)| ((key.holder, key.band, key.dimension), counter.0)).collect();
         rows.leases = self.leases.rows.into_iter().map(|(key, row)| ((key.role, key.shard), row)).collect();
         let beats = self.beats.rows.into_iter();
         rows.lease_beats = beats.map(|(key, row)| ((key.role, key.shard), row)).collect();

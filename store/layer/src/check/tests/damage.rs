@@ -315,7 +315,7 @@ async fn rows_without_an_owner_are_reported() {
     bogus(&world, StoredRow::NodeAlloc(NodeAllocKey { node }, Box::new(kept)), "port_kept_back").await;
     nodes_without_a_row(&world).await;
     let released = |dimension: &str| QuotaReleasedKey {
-        user: name("ada"),
+        holder: (&name("ada")).into(),
         band: Band::Batch,
         dimension: dimension.to_owned(),
     };

@@ -283,7 +283,7 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
 
 fn the_others() -> Vec<StoredRow> {
     let (user, band) = (name("ada"), Band::Production);
-    let released = QuotaReleasedKey { user: user.clone(), band, dimension: "cpu_millis".to_owned() };
+    let released = QuotaReleasedKey { holder: (&user).into(), band, dimension: "cpu_millis".to_owned() };
     let quota = QuotaRow { limit: resources(), tasks_max: Some(5), ..QuotaRow::default() };
     let grant = AccessGrantRow {
         roles: vec![AccessRole::Runner],
@@ -302,8 +302,8 @@ fn the_others() -> Vec<StoredRow> {
     let chunk = AuditChunk { previous: [1; 32], hash: [2; 32], last_ms: 5, body: "{}\n".to_owned() };
     let cell = FederationCell { store: "fdb:/one".to_owned(), revision: 1, changed_ms: 5 };
     rows! {
-        Quota: QuotaKey { user: user.clone(), band } => quota;
-        QuotaUsed: QuotaUsedKey { user, band } => QuotaUsed { used: resources(), tasks: 2 };
+        Quota: QuotaKey { holder: (&user).into(), band } => quota;
+        QuotaUsed: QuotaUsedKey { holder: (&user).into(), band } => QuotaUsed { used: resources(), tasks: 2 };
         QuotaReleased: released => Counter(-3);
         Journal: JournalKey { store_epoch: 1, stamp, part: 0 } => JournalPart { parts: 2, bytes: vec![1, 2, 3] };
         JournalHead: JournalHeadKey {} => StampValue(stamp);

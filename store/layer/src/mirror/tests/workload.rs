@@ -169,6 +169,7 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
         daemon: None,
         moves: None,
         alloc: None,
+        quota_groups: None,
     };
     let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
     if let Some(spec) = &spec {

@@ -1,0 +1,131 @@
+//! The tree of quotas: which line is above which, without cycles and of a bounded depth.
+
+use std::collections::BTreeMap;
+
+use borough_kv::Transaction;
+use borough_model::access::AccessSubject;
+use borough_model::job::Band;
+use borough_model::quota::{QUOTA_GROUPS_MAX, QuotaLimit, quota_holder_text};
+use borough_model::{FieldError, Name};
+
+use super::quota_get;
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellSpace, Prefix, QuotaKey, RangeOptions};
+
+/// Children that a refusal names.
+const CHILDREN_SHOWN: usize = 3;
+
+/// Checks that the tree stays one if the line of `holder` in a band becomes `limit`. Every line that decides is read with
+/// a conflict, so two changes at once cannot make a cycle together.
+pub(super) async fn tree_check(
+    tx: &Transaction,
+    space: &CellSpace,
+    holder: &AccessSubject,
+    band: Band,
+    limit: &QuotaLimit,
+) -> StoreResult<()> {
+    let below = match holder {
+        AccessSubject::User(_) => Below::default(),
+        AccessSubject::Group(group) => Below::read(tx, space, group, band).await?,
+    };
+    if limit.is_empty() && !below.children.is_empty() {
+        let shown: Vec<String> = below.children.iter().take(CHILDREN_SHOWN).map(quota_holder_text).collect();
+        let more = if below.children.len() > CHILDREN_SHOWN { " and others" } else { "" };
+        return Err(StoreError::refused(format!(
+            "{} is the parent of {}{more} in {}; give these another parent first, with --parent",
+            quota_holder_text(holder),
+            shown.join(", "),
+            band.name(),
+        )));
+    }
+    let Some(parent) = &limit.parent else { return Ok(()) };
+    let above = above_read(tx, space, parent, band).await?;
+    let shown =
+        |groups: &[Name]| groups.iter().map(|group| format!("group/{group}")).collect::<Vec<_>>().join(", ");
+    let Some(above) = above else {
+        return Err(field_refused(
+            format!("group/{parent}"),
+            format!("a group with a quota in {}; set that of the group first", band.name()),
+        ));
+    };
+    if let AccessSubject::Group(group) = holder
+        && above.contains(group)
+    {
+        let accepted = format!("a group that is not below group/{group} itself");
+        return Err(field_refused(shown(&above), accepted));
+    }
+    // A user is above nobody, so only groups count.
+    let own = usize::from(matches!(holder, AccessSubject::Group(_)));
+    if above.len() + own + below.height > QUOTA_GROUPS_MAX {
+        let accepted = format!("a group with which at most {QUOTA_GROUPS_MAX} groups are above any user");
+        return Err(field_refused(
+            format!("{} with {} above it", shown(&above[..1]), above.len() - 1),
+            accepted,
+        ));
+    }
+    Ok(())
+}
+
+fn field_refused(value: String, accepted: String) -> StoreError {
+    let path = "limit.parent".to_owned();
+    StoreError::InvalidSpec { errors: vec![FieldError { path, value, accepted }] }
+}
+
+/// A group and those above it; `None`: the group has no quota in the band.
+async fn above_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    group: &Name,
+    band: Band,
+) -> StoreResult<Option<Vec<Name>>> {
+    let (mut above, mut next) = (Vec::new(), Some(group.clone()));
+    while let Some(group) = next.filter(|next| !above.contains(next)) {
+        let row = quota_get(tx, space, &AccessSubject::Group(group.clone()), band).await?;
+        let row = row.filter(|row| !row.set().is_empty());
+        if row.is_none() && above.is_empty() {
+            return Ok(None);
+        }
+        above.push(group);
+        next = row.and_then(|row| row.parent);
+    }
+    Ok(Some(above))
+}
+
+/// What is below a group.
+#[derive(Default)]
+struct Below {
+    /// The holders right below it.
+    children: Vec<AccessSubject>,
+    /// The most groups below it on any way down.
+    height: usize,
+}
+
+impl Below {
+    /// Reads every line, with conflicts: lines change rarely.
+    async fn read(tx: &Transaction, space: &CellSpace, group: &Name, band: Band) -> StoreResult<Self> {
+        let rows = keys::range(tx, space, &Prefix::<QuotaKey>::all(), RangeOptions::default()).await?;
+        let mut children: BTreeMap<Name, Vec<AccessSubject>> = BTreeMap::new();
+        for (key, row) in rows.into_iter().filter(|(key, _)| key.band == band) {
+            if let Some(parent) = row.parent {
+                children.entry(parent).or_default().push(key.holder);
+            }
+        }
+        let (mut height, mut level) = (0, vec![group]);
+        while height <= QUOTA_GROUPS_MAX {
+            let next = level.iter().filter_map(|group| children.get(*group)).flatten();
+            level = next.filter_map(group_of).collect();
+            if level.is_empty() {
+                break;
+            }
+            height += 1;
+        }
+        Ok(Self { children: children.remove(group).unwrap_or_default(), height })
+    }
+}
+
+fn group_of(holder: &AccessSubject) -> Option<&Name> {
+    match holder {
+        AccessSubject::Group(name) => Some(name),
+        AccessSubject::User(_) => None,
+    }
+}
