@@ -129,28 +129,22 @@ async fn an_agent_whose_disk_and_log_are_full_keeps_its_node_and_its_tasks() {
 /// A version that no node has space to start has not failed, and the rollout goes on once there is some.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_full_disk_of_a_node_takes_no_version_back() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(_mount) = Mount::new(directory.path()) else {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    // The agent looks at another file system for a shortage, so tasks still come.
+    let attempts = cell.root().join("nodes").join("alpha-1").join("attempts");
+    let Some(_mount) = Mount::new(&attempts) else {
         not_exercised("a rollout on a full disk", "this user may not mount a file system");
         return;
     };
-    let below = Some(directory.path().to_path_buf());
-    let files = tempfile::tempdir().unwrap();
-    let control_below = Some(files.path().to_path_buf());
-    let cell = TestCell::start(Options { below, control_below, ..options!().nodes(1) }).await;
     let job = |says: &str| {
         let update = "update: {healthy_after: 100ms, failures_max: 0, on_failure: revert}";
-        let tolerated = "tolerations: [{operator: exists}]";
         format!(
-            "name: web\n{update}\n{tolerated}\ntask:\n  command: [sleep, 600]\n  grace: 200ms\n  environment: {{SAYS: \
-             {says}}}\n"
+            "name: web\n{update}\ntask:\n  command: [sleep, 600]\n  grace: 200ms\n  environment: {{SAYS: {says}}}\n"
         )
     };
     cell.run("one.yaml", &job("one")).await;
-    fill(&directory.path().join("ballast"));
-    let second = files.path().join("two.yaml");
-    fs::write(&second, job("two")).unwrap();
-    let second = second.display().to_string();
+    fill(&attempts.join("ballast"));
+    let second = cell.file("two.yaml", &job("two"));
     cell.borough(&["job", "run", "--detach", &second]).await.ended(0);
     until("an attempt that the disk prevents", || async {
         let why = cell.borough(&["why", "web"]).await;
@@ -162,7 +156,7 @@ async fn a_full_disk_of_a_node_takes_no_version_back() {
     let status = cell.borough(&["rollout", "status", "web", "-o", "json"]).await.ended(0).json();
     assert_eq!((&status["state"], &status["version"]), (&"rolling".into(), &2.into()), "{status}");
     assert_eq!(cell.tasks("web").await[0].failures, 0);
-    fs::remove_file(directory.path().join("ballast")).unwrap();
+    fs::remove_file(attempts.join("ballast")).unwrap();
     cell.borough(&["rollout", "status", "web", "--wait"]).await.ended(0).prints("of version 2: done");
     cell.finish().await;
 }

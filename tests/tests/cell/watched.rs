@@ -76,7 +76,10 @@ async fn a_watched_list_is_a_stream_of_what_changes() {
     let plain = nodes.end().await;
     assert_eq!(plain.matches("NODE").count(), 1, "{plain}");
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
-    assert!(plain.contains("  SEEN\n") && plain.contains("Z listed\n") && plain.contains("Z changed\n"), "{plain}");
+    assert!(
+        plain.contains("  SEEN\n") && plain.contains("Z listed\n") && plain.contains("Z changed\n"),
+        "{plain}"
+    );
     let log = events.end().await;
     assert!(!log.contains("not in the list"), "events do not go: {log}");
     drop((jobs.end().await, status.end().await));

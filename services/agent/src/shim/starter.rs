@@ -202,8 +202,10 @@ fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
 /// Why the node could not take an attempt. The cell knows a full disk by its first words: the task is not at fault. The
 /// task's own directory may be full by its own limit, so what is written there is none of this.
 fn node_refused(what: &str, error: &io::Error) -> String {
-    let full = if error.kind() == io::ErrorKind::StorageFull { NODE_FULL } else { "" };
-    format!("{full}{what}: {error}")
+    match error.kind() {
+        io::ErrorKind::StorageFull => format!("{NODE_FULL}{what}"),
+        _ => format!("{what}: {error}"),
+    }
 }
 
 /// The file of the shim's own errors. If a task has put something else there, it is replaced: it must not keep an
