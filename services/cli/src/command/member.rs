@@ -216,8 +216,8 @@ pub(super) async fn drain(global: &Global, drain: MemberDrain, printer: &Printer
     }
 }
 
-/// A cell with a report that is newer than this call, or with its last one if none comes soon. An older one still counts
-/// tasks that have gone since.
+/// A cell with a report that is newer than this call, or with its last one if none comes soon. An older one still
+/// counts tasks that have gone since.
 async fn reported_anew(client: &Client, member: &str) -> Result<Member, Failure> {
     let clock = SystemClock::shared();
     let begun = clock.monotonic();

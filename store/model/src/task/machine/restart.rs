@@ -101,8 +101,8 @@ fn decision_again(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> RestartDecis
     RestartDecision { failures, ..decision_over(Verdict::Again, row) }
 }
 
-/// The node could not take the attempt. The task pauses, so that a full node is not asked in a loop, and prefers another
-/// node after the second time. Its own failures stay as they are.
+/// The node could not take the attempt. The task pauses, so that a full node is not asked in a loop, and prefers
+/// another node after the second time. Its own failures stay as they are.
 fn decision_elsewhere(rules: &TaskRules, row: &TaskRow, now_ms: i64) -> RestartDecision {
     let pause_ms = restart_pause_ms(rules, row.crashes_there.saturating_add(1));
     let not_before_ms = now_ms.saturating_add_unsigned(pause_ms);
