@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use borough_proto::v1::NodeState;
 use borough_tests::{TestCell, options, until};
+use serde_json::Value;
 
 use crate::access::{TokenIssuer, with_token};
 
@@ -269,6 +270,12 @@ async fn what_an_administrator_takes_back_ends_and_others_may_not() {
     fs::remove_file(&token).unwrap();
     let again = token_of(&cell, "j1", "j1-again.join").await;
     assert_eq!(again, token);
+    until("the second token is used", || async {
+        let joins = cell.borough(&["node", "join-token", "list", "-o", "json"]).await.ended(0).json();
+        let used = |join: &Value| join["node"] == "j1" && join["token"]["used_ms"].as_i64() > Some(0);
+        joins.as_array().unwrap().iter().any(used).then_some(())
+    })
+    .await;
     ready(&cell, "j1").await;
     agent.kill();
     cell.borough(&["node", "drain", "j1"]).await.ended(0);
