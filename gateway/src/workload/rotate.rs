@@ -64,11 +64,13 @@ async fn keys_now(cell: &CellContext) -> Result<Vec<v1::IdentityKey>, Status> {
 fn messages_of(ring: &Keyring, now_ms: i64) -> Vec<v1::IdentityKey> {
     let signing = ring.keys().signing(now_ms);
     let message = |(&number, id, signs_from_ms): (&u64, String, i64)| {
-        let is_later = signing.is_some_and(|signing| number > signing);
-        let key_use = match (signing == Some(number), is_later && signs_from_ms > now_ms) {
-            (true, _) => v1::IdentityKeyUse::Signs,
-            (_, true) => v1::IdentityKeyUse::Next,
-            _ => v1::IdentityKeyUse::Checks,
+        let is_later = signing.is_some_and(|signing| number > signing) && signs_from_ms > now_ms;
+        let key_use = if signing == Some(number) {
+            v1::IdentityKeyUse::Signs
+        } else if is_later {
+            v1::IdentityKeyUse::Next
+        } else {
+            v1::IdentityKeyUse::Checks
         };
         v1::IdentityKey { number, id, signs_from_ms, r#use: key_use.into() }
     };

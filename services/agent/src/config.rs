@@ -32,8 +32,8 @@ pub struct AgentConfig {
     pub connector: Connector,
     /// Sent as `authorization: Bearer …`: a node's token, which only opens sessions.
     pub token: Option<Secret>,
-    /// The file of a join token, which the agent exchanges for an identity of its node. It need not exist once the state
-    /// directory has one. Absent: the agent has another credential.
+    /// The file of a join token, which the agent exchanges for an identity of its node. It need not exist once the
+    /// state directory has one. Absent: the agent has another credential.
     pub join_token: Option<PathBuf>,
     /// The state directory, kept over restarts. One agent uses it at a time.
     pub state_dir: PathBuf,

@@ -286,7 +286,7 @@ keys! {
         number: u64,
     } = WorkloadSigner => WorkloadSigner;
 
-    /// `node_join/<name>`: the join token and the identity of a node name; never in the journal. An export has no tokens.
+    /// `node_join/<name>`: the join token and the identity of a node name; never in the journal, its token in no export.
     NodeJoinKey {
         name: Name,
     } = NodeJoin => NodeJoin;
