@@ -286,7 +286,7 @@ keys! {
         number: u64,
     } = WorkloadSigner => WorkloadSigner;
 
-    /// `node_join/<name>`: the join token and the identity of a node name; never in the journal, its token in no export.
+    /// `node_join/<name>`: the join token and the identity of a node name; never in the journal.
     NodeJoinKey {
         name: Name,
     } = NodeJoin => NodeJoin;
