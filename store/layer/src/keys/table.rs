@@ -143,8 +143,8 @@ keys! {
         holder: AccessSubject,
         band: Band,
     } = QuotaUsed => QuotaUsed;
-    /// `quota_released/<holder>/<band>/<dimension>`: the releases since admission last folded them in, less charges that
-    /// were made without the line of a user or a group.
+    /// `quota_released/<holder>/<band>/<dimension>`: the releases since admission last folded them in, less charges
+    /// that were made without a limit.
     QuotaReleasedKey {
         holder: AccessSubject,
         band: Band,

@@ -14,9 +14,9 @@
 //!
 //! Without a limit a user may admit anything.
 //!
-//! Lines form a tree: a line may have a group's line in the same band as its parent. A job is charged to its user's line
-//! and to every line above. Its row keeps the groups, and everything that the job charges or releases later goes to the
-//! same lines. A new parent therefore holds for new jobs.
+//! Lines form a tree: a line may have a group's line in the same band as its parent. A job is charged to its user's
+//! line and to every line above. Its row keeps the groups, and everything that the job charges or releases later goes
+//! to the same lines. A new parent therefore holds for new jobs.
 
 mod charge;
 mod limit;

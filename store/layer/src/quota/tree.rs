@@ -15,8 +15,8 @@ use crate::keys::{self, CellSpace, Prefix, QuotaKey, RangeOptions};
 /// Children that a refusal names.
 const CHILDREN_SHOWN: usize = 3;
 
-/// Checks that the tree stays one if the line of `holder` in a band becomes `limit`. Every line that decides is read with
-/// a conflict, so two changes at once cannot make a cycle together.
+/// Checks that the tree stays one if the line of `holder` in a band becomes `limit`. Every line that decides is read
+/// with a conflict, so two changes at once cannot make a cycle together.
 pub(super) async fn tree_check(
     tx: &Transaction,
     space: &CellSpace,

@@ -106,8 +106,8 @@ impl AccessTable {
         }
     }
 
-    /// The lines that count what a user admits in a band: the user's own one, and those of the groups above, the nearest
-    /// first.
+    /// The lines that count what a user admits in a band: the user's own one, and those of the groups above, the
+    /// nearest first.
     fn quota_ties<'a>(
         &'a self,
         user: &Name,
