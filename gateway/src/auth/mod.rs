@@ -313,7 +313,6 @@ fn authenticated(
 #[cfg(test)]
 mod tests {
     use borough_model::Name;
-    use borough_model::access::Identity;
 
     use super::*;
 

@@ -67,11 +67,11 @@ fn wrong_units_are_shown_with_what_is_accepted() {
     check(
         &yaml_problems(&text),
         &expect![[r#"
-        job.yaml:5:10: task.resources.cpu: "500 cores" has the unit "cores", which is not one of this amount; accepted: cores such as 2, 0.5 or 500m, in steps of one thousandth
-        job.yaml:6:13: task.resources.memory: "64 mb" has the unit "mb", which is not one of this amount; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
-        job.yaml:7:11: task.resources.disk: "-1GiB" is negative; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
-        job.yaml:8:16: task.resources.disk_rate: "10MiB" has the unit "MiB", which is not one of this amount; accepted: bytes per second such as 1048576, 512k/s or 10MiB/s (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
-        job.yaml:9:10: task.grace: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m"#]],
+            job.yaml:5:10: task.resources.cpu: "500 cores" has the unit "cores", which is not one of this amount; accepted: cores such as 2, 0.5 or 500m, in steps of one thousandth
+            job.yaml:6:13: task.resources.memory: "64 mb" has the unit "mb", did you mean "64 MB"?; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+            job.yaml:7:11: task.resources.disk: "-1GiB" is negative; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+            job.yaml:8:16: task.resources.disk_rate: "10MiB" has the unit "MiB", which is not one of this amount; accepted: bytes per second such as 1048576, 512k/s or 10MiB/s (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+            job.yaml:9:10: task.grace: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m"#]],
     );
 }
 

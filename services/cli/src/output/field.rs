@@ -116,7 +116,11 @@ mod tests {
                 What happens when a task ends by itself.
                 Accepted: always, on_failure, never, or a map of mode, attempts (a number or unlimited),
                 backoff, backoff_max, reset_after
-                Example: {"mode":"on_failure","attempts":7,"backoff":"1s"}
+                Example:
+                    restart:
+                      mode: on_failure
+                      attempts: 7
+                      backoff: 1s
 
               mode <always, on_failure or never> (default: services always, batch jobs on_failure)
                   The exits after which the task restarts.
@@ -135,7 +139,7 @@ mod tests {
         let text = field_text(&field_help("task.resources.cpu").unwrap());
         expect![[r#"
             task.resources.cpu <cores, such as 2, 0.5 or 500m> (default: 100m)
-                Processor time."#]]
+                Processor time that its node holds for it."#]]
         .assert_eq(&text);
     }
 

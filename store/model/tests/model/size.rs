@@ -17,7 +17,7 @@ fn no_row_grows_unnoticed() {
         ("Resources", size_of::<Resources>(), 64),
         ("PortAssignment", size_of::<PortAssignment>(), 32),
         ("TaskRow", size_of::<TaskRow>(), 328),
-        ("JobRow", size_of::<JobRow>(), 160),
+        ("JobRow", size_of::<JobRow>(), 192),
         ("JobSpec", size_of::<JobSpec>(), 984),
         ("NodeRow", size_of::<NodeRow>(), 384),
         ("NodeAlloc", size_of::<NodeAlloc>(), 192),

@@ -130,16 +130,17 @@ fn title_line(level: &ScreenLevel, columns: usize) -> Line<'static> {
         let head = level.columns().get(level.sort.column).map_or("", |column| column.head);
         let direction = if level.sort.is_descending { "descending" } else { "ascending" };
         parts.push(format!("by {head} {direction}"));
-        let shown =
-            columns_fit(level.columns(), &level.rows(), level.sort.column, columns.saturating_sub(GAP));
-        match level.columns().len().saturating_sub(shown.len()) {
-            0 => {}
-            hidden => parts.push(format!("{} hidden, s shows the next", tally(hidden, "column"))),
-        }
     }
     if level.has_next_page() || level.page_number() > 1 {
         let more = if level.has_next_page() { ", more follow" } else { ", the last" };
         parts.push(format!("page {}{more}", level.page_number()));
+    }
+    let shown = columns_fit(level.columns(), &level.rows(), level.sort.column, columns.saturating_sub(GAP));
+    match level.columns().len().saturating_sub(shown.len()) {
+        hidden if hidden > 0 && matches!(level.content, Content::Rows { .. }) => {
+            parts.push(format!("{} hidden (s)", tally(hidden, "column")));
+        }
+        _ => {}
     }
     if let Content::Log { is_over: true, .. } = &level.content {
         parts.push("the attempt has ended".to_owned());
