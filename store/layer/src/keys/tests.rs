@@ -198,7 +198,6 @@ fn bytes_are_golden() {
         ConstraintKey { term: "one\0per".to_owned(), domain: String::new() };
         GangKey { gang: GangId(9) };
         QuotaKey { holder: AccessSubject::User(name("ada")), band: Band::Production };
-        QuotaKey { holder: AccessSubject::Group(name("shop")), band: Band::Production };
         QuotaUsedKey { holder: AccessSubject::User(name("ada")), band: Band::BestEffort };
         QuotaReleasedKey { holder: AccessSubject::User(name("ada")), band: Band::Monitoring, dimension: "cpu_millis".to_owned() };
         EndpointKey { user: name("ada"), job: name("web"), index: 2 };
