@@ -1,5 +1,7 @@
 //! `AccessService`: administrators give rights, and everybody may ask for the own.
 
+mod keys;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +21,12 @@ use borough_store::access::{
 };
 use tonic::{Request, Response, Status};
 
+use keys::{identity_keys_list, identity_keys_rotate};
+
 use crate::auth::Principal;
 use crate::cell::{Asked, CellContext, Cells, KeyedRequest, METHODS, MethodRule, keyed_run, principal_of};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store, status_from_validation, status_unavailable};
-use crate::workload::{identity_keys_list, identity_keys_rotate};
 
 /// How long an answer waits until this gateway has the grant.
 const SHOWN_WAIT: Duration = Duration::from_secs(2);

@@ -17,6 +17,7 @@ mod delivery_test;
 pub mod desired;
 pub mod failure;
 mod identity;
+pub(crate) mod join;
 pub mod live;
 pub mod load;
 pub(crate) mod message;

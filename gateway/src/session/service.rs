@@ -22,12 +22,12 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::agent_session::AgentSession;
 use super::failure::{FAILURES_SHOWN, RegistrationTurn};
 use super::identity::identities_serve;
+use super::join::{JoinGate, session_hold};
 use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
 use super::registry::{AgentAnswer, End, Opening, RegisteredSession, UsageReport};
 use crate::cell::{CellContext, Cells};
-use crate::join::{JoinGate, session_hold};
 use crate::status::{status_from_field, status_unavailable};
 
 /// How long an agent has for its first message.

@@ -6,11 +6,9 @@
 
 mod issuer;
 mod keyring;
-mod rotate;
 mod token;
 
 pub(crate) use issuer::WorkloadIssuer;
 pub use issuer::{IdentityUrl, IdentityUrlError};
-pub(crate) use keyring::{Keyring, KeysAbsent, WorkloadStore};
-pub(crate) use rotate::{identity_keys_list, identity_keys_rotate};
+pub(crate) use keyring::{Keyring, KeysAbsent, WorkloadStore, key_new};
 pub(crate) use token::{IdentifiedTask, Issue, claims, sign};

@@ -5,9 +5,9 @@ use borough_proto::v1;
 use borough_store::workload::{KeyRotation, workload_keys_rotate};
 use tonic::{Request, Response, Status};
 
-use super::keyring::{Keyring, key_new};
 use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run};
 use crate::status::{status_from_field, status_from_store, status_unavailable};
+use crate::workload::{Keyring, key_new};
 
 /// The longest time for which a key is published before it signs: 7 days.
 const AHEAD_MS_MAX: i64 = 7 * 86_400_000;
