@@ -131,7 +131,10 @@ impl<'a> ApiLoad<'a> {
         let jobs = Arc::clone(&self.jobs);
         self.calls(move |client| {
             let number = jobs.fetch_add(1, Ordering::Relaxed);
-            async move { Ok(drop(client.job_submit(job(format!("j{number}"), 1), 0).await?)) }
+            async move {
+                client.job_submit(job(format!("j{number}"), 1), 0).await?;
+                Ok(())
+            }
         })
         .await
     }
@@ -142,7 +145,10 @@ impl<'a> ApiLoad<'a> {
             // Another job each time, so that no caller always reads the last one.
             let number = next.fetch_add(7_919, Ordering::Relaxed).checked_rem(jobs);
             let name = number.map_or_else(|| "listed".to_owned(), |number| format!("j{number}"));
-            async move { Ok(drop(client.job_get(&JobRef::new(USER, name)).await?)) }
+            async move {
+                client.job_get(&JobRef::new(USER, name)).await?;
+                Ok(())
+            }
         })
         .await
     }

@@ -170,7 +170,6 @@ impl QuotaView {
             disk_bytes_per_s: over(used.disk_bytes_per_s, most.disk_bytes_per_s),
             network_bytes_per_s: over(used.network_bytes_per_s, most.network_bytes_per_s),
             device_millis: most.device_millis.iter().map(device).collect(),
-            ..v1::Resources::default()
         };
         let tasks = limit.tasks_max.map(|most| self.used_tasks.saturating_sub(most));
         amounts_text(tasks.filter(|tasks| *tasks > 0), &beyond.into())

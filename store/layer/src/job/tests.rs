@@ -341,7 +341,8 @@ async fn quota_refuses_with_its_line_and_the_shortfall_and_follows_the_job() {
     assert_eq!(
         refused.to_string(),
         "the quota of ada for batch (priority 100-199) does not allow it: cpu: 1400m of 1 would be used, 400m too \
-         many (600m asked, 800m used, 200m would fit now); tasks: 10 of 8 would be admitted, 2 too many (6 asked, 4 used, 4 would fit now)"
+         many (600m asked, 800m used, 200m would fit now); tasks: 10 of 8 would be admitted, 2 too many (6 asked, \
+         4 used, 4 would fit now)"
     );
     scale(6).await.unwrap();
     scale(2).await.unwrap();

@@ -163,7 +163,7 @@ fn prefixes_hold_exactly_their_keys() {
 #[test]
 fn bytes_are_golden() {
     use super::table::*;
-    let (cell, mut lines) = (space("alpha"), String::new());
+    let (cell, mut lines, name) = (space("alpha"), String::new(), |text: &str| Name::new(text).unwrap());
     let mut line = |kind: KeyKind, bytes: &[u8]| {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         lines.push_str(&format!("{:>3} {:<16} {hex}\n", kind.code(), kind.name()));
@@ -173,7 +173,6 @@ fn bytes_are_golden() {
             line($key::KIND, &$key { $($field: $value),* }.encode(&cell));
         )*};
     }
-    let name = |text: &str| Name::new(text).unwrap();
     golden! {
         CellMetaKey {};
         CellGateKey {};

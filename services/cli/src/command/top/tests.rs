@@ -243,10 +243,7 @@ fn without_an_answer_the_last_picture_stays_and_the_view_says_since_when() {
         "no gateway answers at 127.0.0.1:7400".to_owned(),
     ))));
     let text = view.text_at(NOW + Duration::from_secs(5));
-    assert!(
-        text.contains("disconnected for 5 s, retrying: no gateway answers at 127.0.0.1:7400"),
-        "{text}"
-    );
+    assert!(text.contains("disconnected for 5 s, retrying: no gateway answers at 127.0.0.1:7400"), "{text}");
     assert!(text.contains("> alice/a-job") && text.contains("nodes 2/3 ready"), "{text}");
     assert!(!view.state.is_over);
     view.answers(jobs());
