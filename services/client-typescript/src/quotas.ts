@@ -38,9 +38,7 @@ export class Quotas {
    * @param options - `user`: only those of this holder, such as `ann` or `group/shop`. `parent`: only those right below
    * this group.
    */
-  list(
-    options: ListOptions & { readonly user?: string; readonly parent?: string } = {},
-  ): AsyncIterableIterator<Quota> {
+  list(options: ListOptions & { readonly user?: string; readonly parent?: string } = {}): AsyncIterableIterator<Quota> {
     const read = async (page: string, signal: AbortSignal) => {
       const answer = await this.context.calls.unary(
         QuotaService.method.listQuotas,

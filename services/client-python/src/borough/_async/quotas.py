@@ -16,9 +16,7 @@ class Quotas:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def list(
-        self, *, user: str = "", parent: str = "", page: int | None = None
-    ) -> AsyncIterator[Quota]:
+    async def list(self, *, user: str = "", parent: str = "", page: int | None = None) -> AsyncIterator[Quota]:
         """The lines that were set or have charges, by holder and band: of all, or of one user or group, such as `ann`
         or `group/shop`; with `parent`, those right below this group.
         """
