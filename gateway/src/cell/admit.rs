@@ -255,7 +255,11 @@ fn action_words(action: &str) -> String {
         }
         words.push(letter.to_ascii_lowercase());
     }
-    words
+    match words.split_once(' ') {
+        // Of several, or of all.
+        Some((verb, object)) if !object.ends_with('s') => format!("{verb} the {object}"),
+        _ => words,
+    }
 }
 
 impl AskedFor<'_> {

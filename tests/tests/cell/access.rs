@@ -121,7 +121,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .warns("borough auth grant user/ann --allow administer --cell alpha");
     // Refused for the drain, and not for the list of tasks that it begins with.
     let drain = with_token(&cell, &ann, &["node", "drain", "--yes", "alpha-1"]).await.ended(6);
-    drain.warns("DrainNode").warns("ann has no grant of administer");
+    drain.warns("to drain the node is not allowed").warns("ann has no grant of administer");
     let refused = with_token(&cell, &ann, &["auth", "grant", "user/ann", "--role", "admin"]).await.ended(6);
     refused.warns("the grant of user/ann was not changed").warns("no grant of administer");
     let holders = cell.borough(&["auth", "who-can", "StopJob", "--owner", "ann"]).await.ended(0);

@@ -147,11 +147,13 @@ async fn only_a_change_that_runs_out_of_time_may_have_been_made() {
 async fn an_agent_names_every_option_that_it_lacks() {
     let cell = TestCell::start_bare(options!().nodes(1)).await;
     let state = cell.root().join("other-agent");
-    let all = "an agent needs --node NAME, --state-dir DIR, --gateway HOST:PORT, --token-file FILE (or --tls-cert FILE), --cell NAME";
+    let all = "an agent needs --node NAME, --state-dir DIR, --gateway HOST:PORT, --join-token-file FILE (or \
+               --token-file FILE, or --tls-cert FILE), --cell NAME";
     cell.borough(&["agent"]).await.ended(2).warns(all);
     let words = ["agent", "--node", "n1", "--state-dir", state.to_str().unwrap()];
     let asked = cell.borough(&words).await.ended(2);
-    let expected = "an agent needs --gateway HOST:PORT, --token-file FILE (or --tls-cert FILE), --cell NAME";
+    let expected = "an agent needs --gateway HOST:PORT, --join-token-file FILE (or --token-file FILE, or --tls-cert \
+                    FILE), --cell NAME";
     assert!(asked.stderr.contains(expected), "{asked:?}");
     cell.borough(&["agent", "--help"]).await.ended(0).prints("and --cell: an agent has no");
     cell.finish().await;

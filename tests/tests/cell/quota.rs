@@ -204,7 +204,7 @@ async fn a_thousand_submissions_below_one_group_never_exceed_it_and_leave_nothin
         }
     };
     let (answers, ()) = futures::join!(racing, moving);
-    let jobs = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
+    let jobs = cell.borough(&["job", "list", "--all", "-o", "json"]).await.ended(0).json();
     let admitted: BTreeSet<String> =
         jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap().to_owned()).collect();
     assert_eq!(admitted.len(), GRANTED, "{admitted:?}");

@@ -105,7 +105,7 @@ async fn top_outlives_a_gateway_and_leaves_the_terminal_as_it_was() {
     terminal.shows(&["tester/nowhere", "0/1"]).await;
     assert!(is_colored(&terminal.picture_colored()), "{:?}", terminal.picture_colored());
     cell.control_kill();
-    terminal.shows(&["disconnected since", "retrying", "tester/nowhere"]).await;
+    terminal.shows(&["disconnected for", "retrying", "tester/nowhere"]).await;
     cell.control_start().await;
     until("an answer after the change of the gateway", || async {
         let picture = terminal.picture();

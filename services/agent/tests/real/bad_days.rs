@@ -127,7 +127,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     cell.gateway.run(script(&refused, "true"));
     let exit = cell.gateway.phase(&refused, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), EndReason::StartFailed);
-    assert!(exit.message.contains("No space left"), "{exit:?}");
+    assert!(exit.message.contains("the disk of its node is full"), "{exit:?}");
     assert!(runs(pid));
     cell.gateway.stop(stop(&stays, 1000));
     let exit = cell.gateway.phase(&stays, Phase::Released).await.exit.unwrap();
