@@ -162,7 +162,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
 /// Refused for the change, and not for the reading that it begins with.
 async fn a_service_of_others_is_not_set(cell: &TestCell, ann: &Path) {
     let set = with_token(cell, ann, &["name", "set", "bob/shop", "--label", "app=shop"]).await.ended(6);
-    set.warns("SetMergedService of bob")
+    set.warns("to set the merged service of bob is not allowed")
         .warns("borough auth grant user/ann --allow modify_any_job --cell alpha");
 }
 
