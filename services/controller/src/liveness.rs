@@ -37,8 +37,7 @@ pub(crate) struct Liveness {
     observed_at: Option<Duration>,
     nodes: BTreeMap<NodeId, NodeWatch>,
     vouchers: BTreeMap<Voucher, VoucherWatch>,
-    /// The counted time of the last beat of any gateway, or of the first session that was seen; `None`: no agent has
-    /// ever had one.
+    /// The counted time of the last beat of any gateway; `None`: none was ever seen.
     heard_at: Option<Duration>,
     /// Nodes without a voucher, except lost ones, by the counted time of their last sign of life.
     alone: BTreeSet<(Duration, NodeId)>,
@@ -115,9 +114,6 @@ impl Liveness {
         let sign = live.as_ref().map_or(LivenessSign::None, |live| live.sign_since(watch.live.as_ref()));
         // The whole tolerance from the first observation on.
         let alive = !known || sign == LivenessSign::Works;
-        if live.is_some() {
-            self.heard_at.get_or_insert(counted);
-        }
         // A gateway that withdraws has found the silence itself, by its own clock.
         let before = watch.live.as_ref().is_some_and(|before| before.voucher.is_some());
         let withdrawn = live.as_ref().filter(|live| before && live.voucher.is_none());
@@ -203,7 +199,8 @@ impl Liveness {
         self.counted.saturating_sub(self.alive_at(node))
     }
 
-    /// Returns true while no gateway beats: then no agent can report how its tasks are.
+    /// Returns true while no gateway beats: then no agent can report how its tasks are. A cell without any gateway
+    /// yet is not meant.
     pub(crate) fn is_unheard(&self, tolerance: Duration) -> bool {
         let silent = self.heard_at.map(|at| self.counted.saturating_sub(at));
         silent.is_some_and(|silent| silent > tolerance / UNHEARD_PER_TOLERANCE)

@@ -293,7 +293,7 @@ fn with_deadline(word: &str) -> String {
     let task = format!(
         "{{command: [sh, -c, 'echo {word}; exec sleep 600'], resources: {{cpu: 50m, memory: 16MiB}}}}"
     );
-    format!("name: web\ncount: 2\nprogress_deadline: 10s\nupdate: {{healthy_after: 3s}}\ntask: {task}\n")
+    format!("name: web\ncount: 2\nprogress_deadline: 10s\nupdate: {{healthy_after: 8s}}\ntask: {task}\n")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -330,6 +330,8 @@ async fn an_outage_of_every_gateway_takes_no_good_version_back() {
     }
     let before = client.job_get(&job).await.unwrap().job.unwrap().rollout.unwrap();
     assert_eq!((before.state(), before.version), (RolloutState::Rolling, 2));
+    // The first beat of a gateway comes after four seconds.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     roles.kill("gateway-a");
     // Longer than the deadline.
     tokio::time::sleep(Duration::from_secs(14)).await;
