@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use self::place::{ApiPlace, Encryption};
 use crate::hollow::usage::process_usage;
+use crate::names::us;
 use crate::result::{Results, Stats, StatsSet as _, percentiles, percentiles_of};
 use crate::spec;
 use crate::system::SystemOptions;
@@ -224,8 +225,4 @@ fn per_second(count: u64, elapsed: Duration) -> u64 {
         .saturating_mul(1_000)
         .checked_div(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
         .unwrap_or(0)
-}
-
-fn us(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::place::ApiPlace;
-use super::{ApiBenchArguments, USER, job, us};
+use super::{ApiBenchArguments, USER, job};
 use crate::hollow::usage::process_usage;
+use crate::names::us;
 use crate::result::{Stats, StatsSet as _, percentiles};
 
 /// How long a change may take to reach everybody.

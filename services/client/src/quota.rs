@@ -10,8 +10,8 @@ use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
 
 impl Client {
-    /// One page of the lines that were set or have charges, by holder and band; of `holder`, such as `ann` or
-    /// `group/shop`, those of each band that a quota may limit. Empty: of every holder.
+    /// One page of the lines that were set or have charges, by holder and band. Of one `holder`, such as `ann` or
+    /// `group/shop`, it has the line of each band that a quota may limit. Empty: those of every holder.
     ///
     /// # Errors
     /// As for every call.

@@ -266,7 +266,7 @@ async fn what_an_administrator_takes_back_ends_and_others_may_not() {
     cell.borough(&["--yes", "node", "join-token", "revoke", "j1", "--identity"]).await.ended(0);
     agent.says("it is not the identity of this node").await;
 
-    // It joins anew by another token, and `node remove` ends that identity as well.
+    // It joins again by another token, and `node remove` ends that identity as well.
     fs::remove_file(&token).unwrap();
     let again = token_of(&cell, "j1", "j1-again.join").await;
     assert_eq!(again, token);

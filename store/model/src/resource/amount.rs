@@ -140,7 +140,7 @@ fn amount_parse(text: &str, amount: &str, format: &AmountFormat) -> Result<u64, 
     amount_decide(amount.trim(), format).map_err(|problem| refusal(text, near(problem), format.accepted))
 }
 
-/// A unit that is right but for the case of its letters leads to the right one.
+/// A unit that is right except for the case of its letters leads to the right one.
 fn unit_near(text: &str, problem: AmountProblem, units: &[(&str, u64)]) -> AmountProblem {
     let AmountProblem::Unit(unit) = &problem else { return problem };
     match units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
