@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use borough_client::{Client, JobRef};
-use borough_proto::v1::JobSpec;
+use borough_proto::v1::{Cursor, JobSpec};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -92,8 +92,8 @@ pub(crate) async fn run(
             ApiCalls::Read => load.read().await?,
             ApiCalls::List => load.list().await?,
             ApiCalls::Large => load.large().await?,
-            ApiCalls::WatchStart => load.watch_start().await?,
-            ApiCalls::FanOut => watches::fan_out(&place, arguments).await?,
+            ApiCalls::WatchStart => load.watch_start(load.one_behind(&name).await?).await?,
+            ApiCalls::FanOut => watches::fan_out(&place, arguments, load.one_behind(&name).await?).await?,
         };
         stats.set("encrypted", encryption == Encryption::Tls);
         results.line("api", &name, stats);
@@ -179,8 +179,20 @@ impl<'a> ApiLoad<'a> {
         Ok(stats)
     }
 
-    async fn watch_start(&self) -> anyhow::Result<Stats> {
-        self.calls(move |client| async move { watches::begin(&client).await }).await
+    /// A position with one change behind it, so that a watch from there has something to show at once.
+    async fn one_behind(&self, name: &str) -> anyhow::Result<Cursor> {
+        let client = self.client(0)?;
+        let (_, cursor) = client.task_list_of_job(&JobRef::new(USER, "listed")).await?;
+        client.job_submit(job(format!("behind-{name}"), 1), 0).await?;
+        cursor.context("a list without a position")
+    }
+
+    async fn watch_start(&self, from: Cursor) -> anyhow::Result<Stats> {
+        self.calls(move |client| {
+            let from = from.clone();
+            async move { watches::begin(&client, from).await }
+        })
+        .await
     }
 
     /// Every caller makes one call after the other until the time is over.

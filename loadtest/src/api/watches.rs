@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use borough_client::{CellItem, Client};
-use borough_proto::v1::WatchFilter;
+use borough_proto::v1::{Cursor, WatchFilter};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -24,10 +24,10 @@ fn filter() -> WatchFilter {
     WatchFilter { user: USER.to_owned(), ..WatchFilter::default() }
 }
 
-/// Begins a watch, and ends it with its first answer.
-pub(super) async fn begin(client: &Client) -> anyhow::Result<()> {
-    match client.watch_cell(filter(), None).next().await {
-        Some(Ok(CellItem::Change(_) | CellItem::Bookmark(_))) => Ok(()),
+/// Begins a watch at a position with a change behind it, and ends it with that change.
+pub(super) async fn begin(client: &Client, from: Cursor) -> anyhow::Result<()> {
+    match client.watch_cell(filter(), Some(from)).next().await {
+        Some(Ok(CellItem::Change(_))) => Ok(()),
         Some(Err(error)) => Err(error.into()),
         other => bail!("the watch began with {other:?}"),
     }
@@ -41,9 +41,13 @@ enum Seen {
     Change(Instant),
 }
 
-/// Shows changes to many watchers, one after the other.
+/// Shows changes to many watchers, one after the other. Behind `from` is one change, by which each shows that it follows.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub(super) async fn fan_out(place: &ApiPlace, arguments: &ApiBenchArguments) -> anyhow::Result<Stats> {
+pub(super) async fn fan_out(
+    place: &ApiPlace,
+    arguments: &ApiBenchArguments,
+    from: Cursor,
+) -> anyhow::Result<Stats> {
     let pid = place.pid()?;
     let before = process_usage(pid)?;
     let (sender, mut seen) = mpsc::unbounded_channel();
@@ -52,7 +56,7 @@ pub(super) async fn fan_out(place: &ApiPlace, arguments: &ApiBenchArguments) -> 
         if number % BEGIN_AT_ONCE == 0 && number > 0 {
             all(&mut seen, &mut watchers, BEGIN_AT_ONCE).await?;
         }
-        watchers.spawn(follow(place.client()?, sender.clone()));
+        watchers.spawn(follow(place.client()?, from.clone(), sender.clone()));
     }
     let rest = arguments.watchers - arguments.watchers.saturating_sub(1) / BEGIN_AT_ONCE * BEGIN_AT_ONCE;
     all(&mut seen, &mut watchers, rest).await?;
@@ -74,20 +78,18 @@ pub(super) async fn fan_out(place: &ApiPlace, arguments: &ApiBenchArguments) -> 
     Ok(stats)
 }
 
-/// Reports the begin of a watch, and each job that it is shown.
+/// Reports the begin of a watch, which is the change behind `from`, and each later one.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn follow(client: Client, seen: mpsc::UnboundedSender<Seen>) -> anyhow::Result<()> {
-    let (mut items, mut begun) = (client.watch_cell(filter(), None), false);
+async fn follow(client: Client, from: Cursor, seen: mpsc::UnboundedSender<Seen>) -> anyhow::Result<()> {
+    let (mut items, mut begun) = (client.watch_cell(filter(), Some(from)), false);
     while let Some(item) = items.next().await {
-        let item = item?;
-        if !begun {
-            begun = true;
-            seen.send(Seen::Begun).ok();
+        if !matches!(item?, CellItem::Change(_)) {
+            continue;
         }
-        if matches!(item, CellItem::Change(_)) {
-            // Nobody listens once the benchmark is over.
-            seen.send(Seen::Change(Instant::now())).ok();
-        }
+        let report = if begun { Seen::Change(Instant::now()) } else { Seen::Begun };
+        begun = true;
+        // Nobody listens once the benchmark is over.
+        seen.send(report).ok();
     }
     bail!("a watch has ended")
 }
