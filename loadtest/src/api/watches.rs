@@ -41,7 +41,8 @@ enum Seen {
     Change(Instant),
 }
 
-/// Shows changes to many watchers, one after the other. Behind `from` is one change, by which each shows that it follows.
+/// Shows changes to many watchers, one after the other. Behind `from` is one change, by which each shows that it
+/// follows.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub(super) async fn fan_out(
     place: &ApiPlace,

@@ -130,8 +130,8 @@ pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3_600_000;
 /// How long resolvers may keep an answer by default.
 pub const DNS_TTL_MS: u64 = 1_000;
 
-/// What the slowest view of names needs to show a withdrawal, in milliseconds, with a margin. That view is a proxy which
-/// asks every second, and takes what it hears at most every two. New cells begin with it.
+/// What the slowest view of names needs to show a withdrawal, in milliseconds, with a margin. That view is a proxy
+/// which asks every second, and takes what it hears at most every two. New cells begin with it.
 pub const VIEW_DELAY_MS: u64 = 4_000;
 
 impl CellMeta {
