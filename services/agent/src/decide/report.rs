@@ -61,6 +61,10 @@ impl Default for Sent {
 /// covers both.
 const START_REPORTED_AFTER: Duration = Duration::from_millis(100);
 
+/// After a report, changes are gathered for this long before the next one. The first change after a silence is reported
+/// at once. Of many that come one after the other, as in an update, several share a report and so a commit.
+const GATHERED_FOR: Duration = Duration::from_millis(25);
+
 /// Shortest time between two reports of the load.
 const LOAD_PAUSE: Duration = Duration::from_secs(15);
 
@@ -90,6 +94,15 @@ impl Sent {
     pub(crate) fn is_full(&self) -> bool {
         let most = u64::try_from(REPORTS_UNAPPLIED_MAX).unwrap_or(u64::MAX);
         self.revision.saturating_sub(self.applied) >= most
+    }
+
+    /// How much longer changes are gathered for the next report; `None`: it may be sent now.
+    pub(crate) fn gathers_for(&self, now: Duration) -> Option<Duration> {
+        if self.goes_on() {
+            return None;
+        }
+        let left = self.at.saturating_add(GATHERED_FOR).saturating_sub(now);
+        Some(left).filter(|left| !left.is_zero())
     }
 
     /// Returns true if another chunk should follow at once.

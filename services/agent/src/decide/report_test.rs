@@ -11,7 +11,7 @@ use borough_proto::v1;
 use borough_shim::record::{AttemptRecord, ExitRecord};
 use prost::Message as _;
 
-use super::{AgentState, AttemptState, Sent, report_next};
+use super::{AgentState, AttemptState, GATHERED_FOR, Sent, report_next};
 use crate::attempt::AttemptId;
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -91,6 +91,22 @@ fn only_so_many_reports_wait_to_be_applied() {
     sent.applied(1);
     assert_eq!(next(&state, &mut sent, 100).unwrap().revision, REPORTS_UNAPPLIED_MAX as u64 + 1);
     assert_eq!(next(&state, &mut sent, 100), None);
+}
+
+/// A change after a silence is reported at once, and those that follow it share the next report.
+#[test]
+fn changes_behind_a_report_are_gathered_for_a_moment() {
+    let (ms, mut sent) = (Duration::from_millis, Sent::default());
+    let known = state(20_000, &AttemptState::default());
+    assert_eq!(sent.gathers_for(Duration::ZERO), None, "a session that was just opened reports everything");
+    let at = Duration::from_secs(1);
+    report_next(&known, &mut sent, at, ms(5_000), ms(5_000)).unwrap();
+    assert!(sent.goes_on());
+    assert_eq!(sent.gathers_for(at), None, "the rest of the full report waits for nothing");
+    sent.applied(all(&known, &mut sent, 1).last().unwrap().revision);
+    assert_eq!(sent.gathers_for(at), Some(GATHERED_FOR));
+    assert_eq!(sent.gathers_for(at + GATHERED_FOR - ms(1)), Some(ms(1)));
+    assert_eq!(sent.gathers_for(at + GATHERED_FOR), None);
 }
 
 /// Attempts that change all the time do not keep others out of the reports.

@@ -311,6 +311,12 @@ impl Agent {
         self.report();
     }
 
+    /// When [`Self::step`] is due although nothing happens: the changes since the last report have been gathered.
+    pub(super) fn step_due(&self) -> Option<Duration> {
+        self.session.as_ref()?;
+        self.sent.gathers_for(self.config.clock.monotonic())
+    }
+
     /// The way to the gateway of the open session.
     pub(super) fn outbox(&self) -> Option<&Outbox> {
         self.session.as_ref().map(|session| &session.outbox)
@@ -330,7 +336,9 @@ impl Agent {
         let Some(session) = &self.session else { return };
         let now = self.config.clock.monotonic();
         // If the channel is full nothing is lost: the next report contains it.
-        while let Ok(permit) = session.outbox.control.try_reserve() {
+        while self.sent.gathers_for(now).is_none()
+            && let Ok(permit) = session.outbox.control.try_reserve()
+        {
             let (interval, repeat) = (session.interval, self.config.intervals.repeat);
             let report = report_next(&self.state, &mut self.sent, now, interval, repeat);
             let Some(report) = report else { return };

@@ -86,8 +86,10 @@ async fn events_serve(
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
     loop {
+        let due = agent.step_due();
         tokio::select! {
             () = shutdown.cancelled() => break,
+            () = tokio::time::sleep(due.unwrap_or_default()), if due.is_some() => {}
             event = received.recv() => {
                 // This task holds a sender itself, so the channel never closes.
                 let Some(event) = event else { break };
