@@ -15,7 +15,8 @@ pub(crate) fn field_text(field: &FieldHelp) -> String {
         lines.extend(wrapped("", &head(&field.path, field)));
         lines.extend(wrapped("    ", &field.meaning));
     }
-    if !field.accepted.is_empty() {
+    // What a refusal names as accepted may be the meaning once more.
+    if !field.accepted.is_empty() && !field.meaning.contains(&field.accepted) {
         lines.extend(wrapped("    ", &format!("Accepted: {}", field.accepted)));
     }
     if let Some(example) = &field.example {
@@ -141,6 +142,8 @@ mod tests {
             task.resources.cpu <cores, such as 2, 0.5 or 500m> (default: 100m)
                 Processor time that its node holds for it."#]]
         .assert_eq(&text);
+        let text = field_text(&field_help("task.grace").unwrap());
+        assert!(text.contains("between SIGTERM and SIGKILL.") && !text.contains("Accepted"), "{text}");
     }
 
     #[test]
