@@ -3,8 +3,10 @@
 mod choice;
 mod login;
 mod port;
+mod token_file;
 
 pub(crate) use choice::context_unknown;
+pub(crate) use token_file::{login_token, token_path};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -11,8 +11,10 @@ mod connect;
 pub mod context_file;
 pub mod exit;
 pub mod jobfile;
+mod login;
 mod output;
 mod own_file;
+mod provider;
 mod role;
 
 use std::ffi::OsString;

@@ -71,7 +71,11 @@ fn data_problem(text: &str) -> String {
     };
     let accepted = accepted.strip_prefix("one of ").unwrap_or(accepted).replace('`', "");
     let accepted = match accepted.as_str() {
-        "a map" | "struct ContextFile" | "struct SavedContext" | "struct ClientFile" => "an object, {…}",
+        "a map"
+        | "struct ContextFile"
+        | "struct SavedContext"
+        | "struct ClientFile"
+        | "struct LoginRecord" => "an object, {…}",
         "a sequence" => "a list, […]",
         "a string" | "path string" => "a text in double quotes",
         other => other,
@@ -81,13 +85,18 @@ fn data_problem(text: &str) -> String {
 
 /// Writes a file for its owner alone, in one step: a reader sees the old one or the new one.
 pub(crate) fn own_file_write(path: &Path, content: &impl Serialize) -> io::Result<()> {
-    // Two writers never have one file.
-    let temporary = path.with_extension(format!("json.{}.new", std::process::id()));
     let mut text = serde_json::to_vec_pretty(content)?;
     text.push(b'\n');
+    own_bytes_write(path, &text)
+}
+
+/// As [`own_file_write`], of a file that is no JSON.
+pub(crate) fn own_bytes_write(path: &Path, text: &[u8]) -> io::Result<()> {
+    // Two writers never have one file.
+    let temporary = path.with_extension(format!("json.{}.new", std::process::id()));
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(&text)?;
+    file.write_all(text)?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)
 }

@@ -1,5 +1,6 @@
 //! Who may do what: tokens of users, grants, and the refusals that follow from them.
 
+mod login;
 mod matrix;
 mod provider;
 

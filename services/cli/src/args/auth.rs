@@ -17,11 +17,21 @@ const GRANT_NOTES: &str = "Nobody has a right that no grant gives, and a right t
 /// What can be asked.
 const ACTION_NOTES: &str = "ACTION is a right, such as read, or a method of the API, such as StopJob.";
 
+/// What a login needs and does.
+const LOGIN_NOTES: &str = "The token goes into the file that --token-file or the context names. Commands that use the file \
+    renew the token a minute before it ends, until the provider ends the login. Gateways must accept the issuer, with \
+    the client id as the audience: borough gateway --issuer FILE.";
+
 /// Verbs on rights.
 #[derive(Debug, Subcommand)]
 pub enum AuthVerb {
     /// Show who the credential says you are, and which rights you have
     Whoami,
+    /// Log in at an OpenID provider, by a code that you enter in a browser
+    #[command(after_help = LOGIN_NOTES)]
+    Login(LoginArguments),
+    /// Remove the token of a login, and end the login at its provider
+    Logout,
     /// Ask whether you may do something: ends with 0 if so, and with 1 if not
     #[command(name = "can-i", after_help = ACTION_NOTES)]
     CanI(CanIArguments),
@@ -100,6 +110,23 @@ pub struct CanIArguments {
     /// A group of that user; repeat for more
     #[arg(long = "group", value_name = "NAME", requires = "subject")]
     pub groups: Vec<Name>,
+}
+
+/// `auth login`.
+#[derive(Clone, Debug, Args)]
+pub struct LoginArguments {
+    /// The address of the provider, https://... [default: that of the last login]
+    #[arg(long, value_name = "URL", requires = "client_id")]
+    pub issuer: Option<String>,
+    /// What the provider calls this program [default: that of the last login]
+    #[arg(long, value_name = "ID", requires = "issuer")]
+    pub client_id: Option<String>,
+    /// Ask for this scope; repeat for more [default: openid, and email, groups and offline_access if the provider has them]
+    #[arg(long = "scope", value_name = "SCOPE", requires = "issuer")]
+    pub scopes: Vec<String>,
+    /// The authorities of the provider's certificate, as PEM [default: those of this system]
+    #[arg(long, value_name = "FILE", requires = "issuer")]
+    pub provider_ca: Option<PathBuf>,
 }
 
 /// Entries of a grant.

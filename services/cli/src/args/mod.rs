@@ -39,8 +39,8 @@ mod usage;
 pub use agent::AgentArguments;
 pub use audit::{AuditFilterArguments, AuditOutcomeWord, AuditVerb};
 pub use auth::{
-    AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, KeysVerb, RevokeArguments,
-    UserTokenArguments,
+    AuthVerb, CanIArguments, GrantArguments, GrantEntries, IssuerArguments, KeysVerb, LoginArguments,
+    RevokeArguments, UserTokenArguments,
 };
 pub use ca::{CaIssueArguments, CaVerb};
 pub use cluster::{

@@ -6,6 +6,7 @@ use borough_proto::v1::Grant;
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
+use super::login;
 use super::watch::{WatchedView, list_or_watch};
 use crate::args::{AuthVerb, CanIArguments, Global, GrantArguments, GrantEntries, KeysVerb, RevokeArguments};
 use crate::connect;
@@ -36,6 +37,8 @@ pub(super) async fn run(global: &Global, verb: AuthVerb, printer: &Printer) -> R
         AuthVerb::Issuer(arguments) => role::issuer::issuer_create(&arguments, printer),
         AuthVerb::Token(arguments) => role::issuer::user_token(&arguments, printer),
         AuthVerb::Ca(verb) => role::authority::run(&verb, printer),
+        AuthVerb::Login(arguments) => login::login(global, arguments, printer).await,
+        AuthVerb::Logout => login::logout(global, printer).await,
         AuthVerb::Keys(verb) => keys(global, &verb, printer).await,
         AuthVerb::Whoami => whoami(&connect::cell_client(global).await?, printer).await,
         AuthVerb::CanI(arguments) => can_i(&connect::cell_client(global).await?, arguments, printer).await,

@@ -15,6 +15,7 @@ mod federated;
 mod job;
 mod join;
 mod list;
+mod login;
 mod member;
 mod merged;
 mod name;
@@ -46,6 +47,7 @@ pub(crate) use audit::audited_methods;
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {
     let Arguments { global, verb } = arguments;
     let named = verb.named();
+    login::renewed(&global, &verb, printer);
     verb_run(&global, verb, printer).map_err(|failure| match named {
         Some(named) if failure.code() == Code::NotFound => unknown_explained(&global, &named, failure),
         _ if failure.code() == Code::Unreachable => connect::unreachable_explained(&global, failure),

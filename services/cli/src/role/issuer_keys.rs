@@ -1,30 +1,19 @@
 //! Keys of issuers that their providers publish: fetched again and again, and kept while a provider is away.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_gateway::auth::{Issuers, KeySource};
 use borough_kv::env::Clock;
 use borough_store::error_chain;
-use bytes::Bytes;
 use futures::future::join_all;
-use http::Uri;
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use jsonwebtoken::jwk::{Jwk, JwkSet};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::LOOK;
+use crate::provider::{ProviderError, ProviderHttp};
 
 /// Age of keys at which they are fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -34,35 +23,6 @@ const RETRY: Duration = Duration::from_secs(10);
 const ASKED_PAUSE: Duration = Duration::from_secs(30);
 /// How long keys count whose provider does not answer: it may have withdrawn one.
 const KEPT: Duration = Duration::from_secs(86_400);
-/// Longest time of one request.
-const REQUEST_MAX: Duration = Duration::from_secs(10);
-/// Longest answer of a provider, in bytes.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
-
-/// Why keys could not be fetched. Those known go on to count, and the next try follows by itself.
-#[derive(Debug, thiserror::Error)]
-enum KeysUnread {
-    #[error("{0} is no address; accepted: a URL that begins with https://")]
-    Address(String),
-    #[error("the authorities of {} cannot be read", path.display())]
-    Authorities { path: PathBuf, source: rustls::pki_types::pem::Error },
-    #[error("{} has no certificate of an authority", .0.display())]
-    NoAuthority(PathBuf),
-    #[error("the authorities of this system cannot be read")]
-    System(#[source] std::io::Error),
-    #[error("{url} does not answer")]
-    Silent { url: String, source: hyper_util::client::legacy::Error },
-    #[error("{url} has not answered within {} s", REQUEST_MAX.as_secs())]
-    Slow { url: String },
-    #[error("{url} answers with HTTP status {status}; accepted: 200")]
-    Status { url: String, status: u16 },
-    #[error("the answer of {url} breaks off, or has more than {ANSWER_BYTES_MAX} bytes")]
-    Body { url: String },
-    #[error("the answer of {url} is no such document")]
-    Document { url: String, source: serde_json::Error },
-    #[error("{url} is of issuer {found:?}; accepted: {wanted:?}")]
-    OtherIssuer { url: String, found: String, wanted: String },
-}
 
 /// When the keys of one source were fetched. Times are those of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,7 +97,7 @@ impl KeyFollower {
         }
     }
 
-    fn record(&mut self, source: KeySource, fetched: Result<JwkSet, KeysUnread>, now: Duration) {
+    fn record(&mut self, source: KeySource, fetched: Result<JwkSet, ProviderError>, now: Duration) {
         let schedule = self.schedules.entry(source.clone()).or_default();
         schedule.tried = Some(now);
         let problem = match fetched {
@@ -179,16 +139,15 @@ struct PublishedKeys {
     keys: Vec<Value>,
 }
 
-async fn keys_fetch(source: &KeySource) -> Result<JwkSet, KeysUnread> {
-    let connector = connector(source.ca.as_deref())?;
-    let client = Client::builder(TokioExecutor::new()).build(connector);
+async fn keys_fetch(source: &KeySource) -> Result<JwkSet, ProviderError> {
+    let provider = ProviderHttp::trusting(source.ca.as_deref())?;
     let address = match &source.jwks_url {
         Some(url) => url.clone(),
         None => {
             let url = source.discovery_url();
-            let found: Discovery = document_get(&client, &url).await?;
+            let found: Discovery = provider.document(&url).await?;
             if found.issuer != source.issuer {
-                return Err(KeysUnread::OtherIssuer {
+                return Err(ProviderError::OtherIssuer {
                     url,
                     found: found.issuer,
                     wanted: source.issuer.clone(),
@@ -197,59 +156,16 @@ async fn keys_fetch(source: &KeySource) -> Result<JwkSet, KeysUnread> {
             found.jwks_uri
         }
     };
-    let published: PublishedKeys = document_get(&client, &address).await?;
+    let published: PublishedKeys = provider.document(&address).await?;
     // A kind of key that is new to this program does not spoil the others.
     let keys = published.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
     Ok(JwkSet { keys: keys.collect() })
 }
 
-/// Makes connections that trust the authorities of this file, or those of the system.
-fn connector(ca: Option<&Path>) -> Result<HttpsConnector<HttpConnector>, KeysUnread> {
-    let builder = HttpsConnectorBuilder::new();
-    let trusting = match ca {
-        None => builder.with_native_roots().map_err(KeysUnread::System)?,
-        Some(path) => {
-            let unread = |source| KeysUnread::Authorities { path: path.to_owned(), source };
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_file_iter(path).map_err(unread)? {
-                // What is no authority is passed over: a file may have a whole chain.
-                roots.add(certificate.map_err(unread)?).ok();
-            }
-            if roots.is_empty() {
-                return Err(KeysUnread::NoAuthority(path.to_owned()));
-            }
-            builder
-                .with_tls_config(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
-        }
-    };
-    Ok(trusting.https_only().enable_http1().build())
-}
-
-type ProviderClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
-
-/// Gets a JSON document. Follows no redirection.
-async fn document_get<T: DeserializeOwned>(client: &ProviderClient, url: &str) -> Result<T, KeysUnread> {
-    let named = || url.to_owned();
-    let address: Uri = url.parse().map_err(|_| KeysUnread::Address(named()))?;
-    if !KeySource::is_secure(url) {
-        return Err(KeysUnread::Address(named()));
-    }
-    let exchange = async {
-        let silent = |source| KeysUnread::Silent { url: named(), source };
-        let answer = client.get(address).await.map_err(silent)?;
-        if answer.status() != http::StatusCode::OK {
-            return Err(KeysUnread::Status { url: named(), status: answer.status().as_u16() });
-        }
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|_| KeysUnread::Body { url: named() })?.to_bytes();
-        serde_json::from_slice(&body).map_err(|source| KeysUnread::Document { url: named(), source })
-    };
-    let slow = |_| KeysUnread::Slow { url: named() };
-    tokio::time::timeout(REQUEST_MAX, exchange).await.map_err(slow)?
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     const fn s(seconds: u64) -> Duration {
