@@ -51,7 +51,7 @@ pub use borough_shim::user::TaskUser;
 pub use config::{AgentConfig, Credential, Intervals, TASK_DIR};
 pub use decide::pressure::PressureLimits;
 pub use decide::retention::Retention;
-pub use disk::{ProcessGuard, shim_install};
+pub use disk::{ProcessGuard, has_joined, shim_install};
 pub use error::AgentError;
 pub use runtime::{run, run_on, tasks_home};
 pub use task_users::TaskUsers;

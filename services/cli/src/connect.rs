@@ -265,6 +265,9 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         // The dev cell's token must go only to the dev cell's gateway.
         let file = file.unwrap_or_default().unwrap_or_default();
         let own = own_addresses(&global.gateway, &file.gateways);
+        if own.is_some() {
+            tls_of_dev_refuse(global)?;
+        }
         let (gateways, own, tls) = match own {
             Some(addresses) => (addresses, file, None),
             None => (global.gateway.clone(), ClientFile::default(), global.tls.files()),
@@ -280,6 +283,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     let known = directory.as_deref().unwrap_or_else(|| Path::new(""));
     let file = file.map_err(|error| dev_unreadable(known, &error))?;
     let file = file.ok_or_else(|| no_dev_cell(directory.as_deref()))?;
+    tls_of_dev_refuse(global)?;
     Ok(ConnectSettings {
         gateways: file.gateways,
         token: token.or_else(|| file.token_file.map(NamedToken::of_dev)),
@@ -287,6 +291,17 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         tls: None,
         federation: file.federation,
     })
+}
+
+/// Refuses certificates on the line of a command that goes to the dev cell: nobody should believe that they count there.
+/// Those of the environment are for other gateways.
+fn tls_of_dev_refuse(global: &Global) -> Result<(), Failure> {
+    if global.tls.tls_ca.is_none() || global.sources.tls_ca != OptionSource::Line {
+        return Ok(());
+    }
+    let text = "--tls-ca has no effect: the gateway is that of the dev cell, which encrypts nothing";
+    Err(Failure::new(Code::Usage, text)
+        .with_hint("leave --tls-ca out, or name another gateway: --gateway HOST:PORT"))
 }
 
 /// The addresses of the dev cell's gateways that `given` names, as the dev cell wrote them; `None` if `given` names

@@ -63,7 +63,7 @@ const START_REPORTED_AFTER: Duration = Duration::from_millis(100);
 
 /// After a report, changes are gathered for this long before the next one. The first change after a silence is reported
 /// at once. Of many that come one after the other, as in an update, several share a report and so a commit.
-const GATHERED_FOR: Duration = Duration::from_millis(25);
+pub(super) const GATHERED_FOR: Duration = Duration::from_millis(25);
 
 /// Shortest time between two reports of the load.
 const LOAD_PAUSE: Duration = Duration::from_secs(15);

@@ -11,7 +11,8 @@ use borough_proto::v1;
 use borough_shim::record::{AttemptRecord, ExitRecord};
 use prost::Message as _;
 
-use super::{AgentState, AttemptState, GATHERED_FOR, Sent, report_next};
+use super::report::GATHERED_FOR;
+use super::{AgentState, AttemptState, Sent, report_next};
 use crate::attempt::AttemptId;
 
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -34,6 +34,7 @@ pub(crate) use attempt_dir::{
 pub use guard::ProcessGuard;
 pub(crate) use identity::{HostGuard, agent_key, copy_refuse, machine_id};
 pub(crate) use node_identity::NodeIdentityFiles;
+pub use node_identity::has_joined;
 pub(crate) use secret::{secret_read, secrets_directory_check};
 pub use shim::shim_install;
 pub(crate) use shim::shim_path;

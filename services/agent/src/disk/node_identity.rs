@@ -79,6 +79,12 @@ impl NodeIdentityFiles {
     }
 }
 
+/// Returns true if the agent of a state directory has got an identity for a join token. One that cannot be read counts:
+/// its session says why.
+pub fn has_joined(state_dir: &Path) -> bool {
+    !matches!(NodeIdentityFiles::new(state_dir).current(), Ok(None))
+}
+
 fn read(path: &Path) -> Result<Option<Secret>, SecretError> {
     match Secret::read(path) {
         Ok(secret) => Ok(Some(secret)),
@@ -102,7 +108,9 @@ mod tests {
         assert_eq!(files.next_ensure().unwrap().expose(), next.expose(), "a crash before the answer");
         let mode = fs::metadata(directory.path().join(NEXT)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        assert!(!has_joined(directory.path()));
         files.next_use().unwrap();
+        assert!(has_joined(directory.path()));
         assert_eq!(files.current().unwrap().unwrap().expose(), next.expose());
         assert!(files.next().unwrap().is_none());
         assert_ne!(files.next_ensure().unwrap().expose(), next.expose());

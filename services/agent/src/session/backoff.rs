@@ -98,6 +98,27 @@ impl SessionFailures {
     }
 }
 
+/// The same failure is logged again after this time.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+
+/// The failure that was logged last. An agent that tries each second would fill a disk with one line.
+#[derive(Debug, Default)]
+pub(super) struct SaidFailure {
+    said: Option<(String, Duration)>,
+}
+
+impl SaidFailure {
+    /// Returns true if this failure is to be logged.
+    pub(super) fn is_news(&mut self, text: &str, now: Duration) -> bool {
+        let is_old = |(said, at): &(String, Duration)| said == text && now.saturating_sub(*at) < SAID_AGAIN;
+        let is_news = !self.said.as_ref().is_some_and(is_old);
+        if is_news {
+            self.said = Some((text.to_owned(), now));
+        }
+        is_news
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +187,15 @@ mod tests {
             let full = intervals.reconnect_first.saturating_mul(1 << count.min(20)).min(most);
             prop_assert!(found >= full / 2 && found <= full, "{found:?} of {full:?}");
         }
+    }
+
+    #[test]
+    fn a_failure_is_logged_when_it_is_another_one_and_once_a_minute() {
+        let (mut said, s) = (SaidFailure::default(), Duration::from_secs);
+        assert!(said.is_news("cannot connect: refused", s(1)));
+        assert!(!said.is_news("cannot connect: refused", s(60)));
+        assert!(said.is_news("cannot connect: refused", s(61)));
+        assert!(said.is_news("the gateway ended the session: no cell", s(62)));
+        assert!(said.is_news("cannot connect: refused", s(63)));
     }
 }

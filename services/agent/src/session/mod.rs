@@ -28,7 +28,7 @@ use crate::event::Event;
 use crate::outbox::Outbox;
 pub(crate) use join::SessionCredential;
 
-use backoff::{Ended, SessionFailures, SessionProgress};
+use backoff::{Ended, SaidFailure, SessionFailures, SessionProgress};
 
 /// Reports and acknowledgements that wait for the gateway. Beyond that, they are made later.
 const OUTBOX_CONTROL: usize = 64;
@@ -87,11 +87,14 @@ impl SessionError {
     fn cause(&self) -> String {
         match self {
             Self::Status(status) | Self::Join(status) => status_text(status),
+            Self::Identity(SecretError::Io { path, source }) => {
+                format!("cannot use {}: {}", path.display(), plain(&source.to_string()))
+            }
             Self::Identity(error) => error.to_string(),
             other => {
                 let source = std::error::Error::source(other);
                 let causes = std::iter::successors(source, |error| error.source());
-                causes.last().map(ToString::to_string).unwrap_or_default()
+                causes.last().map(|cause| plain(&cause.to_string())).unwrap_or_default()
             }
         }
     }
@@ -113,6 +116,11 @@ impl SessionError {
             _ => false,
         }
     }
+}
+
+/// A cause without the number that the system has for it.
+fn plain(cause: &str) -> String {
+    cause.split(" (os error ").next().unwrap_or(cause).to_owned()
 }
 
 /// What a gateway said at the end of a session.
@@ -141,6 +149,7 @@ pub(crate) async fn run(
 ) {
     let mut failures = SessionFailures::default();
     let mut last_error = String::new();
+    let mut said = SaidFailure::default();
     // Of the fruitless sessions in a row, those that gateways have ended without an error.
     let mut closed = 0_u32;
     // Sessions in a row that need an operator. If that holds for every gateway, the cause is this agent and no gateway.
@@ -180,8 +189,8 @@ pub(crate) async fn run(
             let (wait_ms, is_clean) = (wait.as_millis(), error.is_clean());
             if is_clean {
                 tracing::info!(gateway, wait_ms, "the gateway has closed the session; the next one follows");
-            } else {
-                tracing::warn!(gateway, %error, cause, fruitless, wait_ms, "no session");
+            } else if said.is_news(&format!("{error}: {cause}"), settings.clock.monotonic()) {
+                tracing::warn!(gateway, %error, cause, fruitless, wait_ms, "no session; the agent tries again and again");
             }
             if outcome == Ended::Fruitless && is_clean {
                 closed = closed.saturating_add(1);

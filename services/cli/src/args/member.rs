@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use borough_model::Name;
-use clap::Args;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::federated::{FederatedWait, FederationVerb};
 use super::label::{LabelArgument, label};
@@ -127,7 +127,35 @@ pub struct FederationArguments {
     #[command(subcommand)]
     pub verb: Option<FederationVerb>,
     #[command(flatten)]
-    pub process: Option<FederationProcess>,
+    pub process: GivenProcess,
+}
+
+/// The arguments of a federation process, unless a verb stands in their place. Arguments that consist of others cannot
+/// be optional by the derivation of the parser: it then never sees them.
+#[derive(Clone, Debug)]
+pub struct GivenProcess(pub Option<FederationProcess>);
+
+impl FromArgMatches for GivenProcess {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        // Required of a process, and of nothing else.
+        let is_given = matches.contains_id("credentials");
+        is_given.then(|| FederationProcess::from_arg_matches(matches)).transpose().map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for GivenProcess {
+    fn augment_args(command: Command) -> Command {
+        FederationProcess::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        FederationProcess::augment_args_for_update(command)
+    }
 }
 
 /// Arguments of a federation process.

@@ -77,8 +77,8 @@ pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use member::FEDERATION_HOME;
 use member::FEDERATION_NOTES;
 pub use member::{
-    FederationArguments, FederationHome, FederationProcess, MemberAddress, MemberDrain, MemberJoin,
-    MemberLabelArguments, MemberList, MemberTarget, MemberTargets,
+    FederationArguments, FederationHome, FederationProcess, GivenProcess, MemberAddress, MemberDrain,
+    MemberJoin, MemberLabelArguments, MemberList, MemberTarget, MemberTargets,
 };
 pub(crate) use merged::shares_changed;
 pub use merged::{JobSharePart, ServiceSet, ServiceTarget};
@@ -260,10 +260,24 @@ pub struct TlsArguments {
     #[arg(long, global = true, env = "BOROUGH_TLS_CA", hide_env_values = true, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
     /// Show this certificate to the other side [default: none]
-    #[arg(long, global = true, env = "BOROUGH_TLS_CERT", hide_env_values = true, value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "BOROUGH_TLS_CERT",
+        hide_env_values = true,
+        value_name = "FILE",
+        requires = "tls_ca"
+    )]
     pub tls_cert: Option<PathBuf>,
     /// The key of that certificate, which only you may read
-    #[arg(long, global = true, env = "BOROUGH_TLS_KEY", hide_env_values = true, value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "BOROUGH_TLS_KEY",
+        hide_env_values = true,
+        value_name = "FILE",
+        requires = "tls_ca"
+    )]
     pub tls_key: Option<PathBuf>,
 }
 

@@ -350,3 +350,18 @@ fn every_option_stands_in_the_documentation() {
     let missing: Vec<_> = options.iter().filter(|option| !is_there(option)).collect();
     assert!(missing.is_empty(), "in no page of docs: {missing:?}");
 }
+
+#[test]
+fn a_federation_process_and_a_verb_of_federations_are_two_things() {
+    let process = |line: &str| {
+        let Verb::Federation(arguments) = Arguments::read(line.split_whitespace()).unwrap().verb else {
+            panic!("another verb")
+        };
+        assert!(arguments.verb.is_some() || arguments.process.0.is_some(), "{line}");
+        arguments.process.0
+    };
+    let of = "borough federation --store embedded:home --cells home --credentials tokens --token-file t";
+    let given = process(of).unwrap();
+    assert_eq!((given.credentials, given.http_listen.port()), ("tokens".into(), 7_406));
+    assert!(process("borough federation job list").is_none());
+}

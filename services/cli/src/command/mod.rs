@@ -34,7 +34,9 @@ mod unknown;
 mod watch;
 mod why;
 
-use crate::args::{Arguments, FederationArguments, FederationVerb, Global, NamedTarget, NodeVerb, Verb};
+use crate::args::{
+    Arguments, FederationArguments, FederationVerb, GivenProcess, Global, NamedTarget, NodeVerb, Verb,
+};
 use crate::complete;
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -82,7 +84,7 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Federation(FederationArguments { verb: Some(FederationVerb::Job(verb)), .. }) => {
             block_on(federated::run(global, verb, printer))
         }
-        Verb::Federation(FederationArguments { process: Some(process), .. }) => {
+        Verb::Federation(FederationArguments { process: GivenProcess(Some(process)), .. }) => {
             role::serve::federation(global, process, printer)
         }
         Verb::Federation(_) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use borough_agent::{AgentConfig, PressureLimits};
+use borough_agent::{AgentConfig, PressureLimits, has_joined};
 use borough_kv::env::{SystemClock, SystemRng};
 use borough_model::Name;
 use borough_proto::tls::{CertificateName, TlsFiles};
@@ -61,12 +61,26 @@ struct AgentNeeds {
     cell: String,
     node: Name,
     state_dir: PathBuf,
+    /// The file of its join token, for a node that has joined or is to join.
+    join_token: Option<PathBuf>,
+}
+
+/// The name of a join token's file in the state directory, for an agent that has joined and names none.
+const JOIN_TOKEN: &str = "join-token";
+
+/// The file of the join token: the one that is named, or for an agent that has joined the one that an operator may put
+/// into its state directory later.
+fn join_token(global: &Global, arguments: &AgentArguments) -> Option<PathBuf> {
+    let is_other = global.token_file.is_some() || global.tls.tls_cert.is_some();
+    let joined = arguments.state_dir.as_deref().filter(|state| !is_other && has_joined(state));
+    arguments.join_token_file.clone().or_else(|| joined.map(|state| state.join(JOIN_TOKEN)))
 }
 
 /// Takes what an agent needs. The error names all that is missing.
 fn needs_of(global: &Global, arguments: &AgentArguments) -> Result<AgentNeeds, Failure> {
     // The certificate of a node says which node it is.
-    let joins = arguments.join_token_file.is_some();
+    let join_token = join_token(global, arguments);
+    let joins = join_token.is_some();
     if joins && (global.token_file.is_some() || global.tls.tls_cert.is_some()) {
         let text = "--join-token-file stands alone; accepted: it, or --token-file, or --tls-cert";
         return Err(Failure::new(Code::Usage, text));
@@ -82,7 +96,8 @@ fn needs_of(global: &Global, arguments: &AgentArguments) -> Result<AgentNeeds, F
     if let (Some(cell), Some(node), Some(state_dir), true, false) =
         (&global.cell, &arguments.node, &arguments.state_dir, proves_itself, global.gateway.is_empty())
     {
-        return Ok(AgentNeeds { cell: cell.clone(), node: node.clone(), state_dir: state_dir.clone() });
+        let (cell, node, state_dir) = (cell.clone(), node.clone(), state_dir.clone());
+        return Ok(AgentNeeds { cell, node, state_dir, join_token });
     }
     let missing = missing.into_iter().filter(|(_, lacks)| *lacks).map(|(option, _)| option);
     let text = format!("an agent needs {}", missing.collect::<Vec<_>>().join(", "));
@@ -92,7 +107,11 @@ fn needs_of(global: &Global, arguments: &AgentArguments) -> Result<AgentNeeds, F
 }
 
 fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
-    let AgentNeeds { cell, node, state_dir } = needs_of(global, &arguments)?;
+    let AgentNeeds { cell, node, state_dir, join_token } = needs_of(global, &arguments)?;
+    // An agent that has joined may never need it again; the others try nothing without it.
+    if let Some(path) = join_token.as_deref().filter(|_| !has_joined(&state_dir)) {
+        node_secret_read(path)?;
+    }
     own_certificate(global.tls.files().as_ref(), &cell, &node)?;
     let token = global.token_file.as_deref().map(node_secret_read).transpose()?;
     let connector = crate::connect::connector(global.tls.files())?;
@@ -107,7 +126,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     };
     config.gateways = global.gateway.iter().map(address).collect();
     (config.token, config.connector) = (token, connector);
-    config.join_token = arguments.join_token_file;
+    config.join_token = join_token;
     config.ports = arguments.ports;
     config.host = arguments.host;
     config.attributes = arguments.attributes.into_iter().collect();
