@@ -68,6 +68,36 @@ async fn a_port_of_another_process_fails_the_start_and_shows_no_health() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_port_that_another_process_takes_after_the_start_is_named() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let (slot, go) = (PortSlot::take(), cell.root().join("go"));
+    // After failures a task must run for longer before it is healthy, so the port is taken in time.
+    let text = format!(
+        "name: late\ntask: {{command: [sh, -c, 'test -e {} || exit 1; exec sleep 600'], ports: {{http: {}}}}}\n\
+         restart: {{mode: always, backoff: 100ms}}\n",
+        go.display(),
+        slot.http()
+    );
+    let file = cell.file("late.yaml", &text);
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    let failed = |tasks: &[Task]| tasks.first().is_some_and(|task| task.failures >= 1);
+    cell.tasks_until("late", "has failed", failed).await;
+    std::fs::write(&go, "").unwrap();
+    cell.tasks_until("late", "running", |tasks| tasks.iter().all(is_running)).await;
+    let server = TcpListener::bind(("127.0.0.1", slot.http())).unwrap();
+    let named =
+        format!("task 0: runs and is not healthy: another process listens on its port {}", slot.http());
+    until("the other process is named", || async {
+        cell.borough(&["why", "late"]).await.stdout.contains(&named).then_some(())
+    })
+    .await;
+    drop(server);
+    cell.tasks_until("late", "healthy", |tasks| tasks.iter().any(is_healthy)).await;
+    cell.borough(&["job", "stop", "late"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_task_that_crashes_again_and_again_is_never_healthy() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let text = "name: loops\ntask: {command: [sh, -c, 'sleep 0.2; exit 3'], grace: 200ms}\n\

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{JobOutcome, JobState, Probe};
 use borough_model::node::{NodeRow, NodeState};
-use borough_model::task::{EndReason, Health, Resize, StopReason, Verdict};
+use borough_model::task::{EndReason, Health, PortAssignment, Resize, StopReason, Verdict};
 use borough_model::{JobId, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
@@ -203,17 +203,23 @@ impl RowsFound {
         self.unhealthy.probe_of(version, read)
     }
 
-    /// Takes a task into account that runs and has a probe that has not passed. Returns true if it is such a task.
+    /// Takes a task into account that runs and has a probe that has not passed, or a port that another process has.
+    /// Returns true if it is such a task.
     fn unhealthy_visit(&mut self, state: &MirrorState, facts: &JobFacts, row: &TaskRow, now_ms: i64) -> bool {
         let Some(since_ms) = unhealthy_since(row, now_ms) else { return false };
         let (index, version) = (row.id.index, row.spec_version);
-        let Some(probe) = self.probe_of(state, row) else { return false };
+        let probe = self.probe_of(state, row);
+        // A task without a check is healthy by its time alone, unless another process has one of its ports.
+        if probe.is_none() && row.ports.is_empty() {
+            return false;
+        }
         let node = row.node.map(|id| name_of(state.nodes().get(&id).map(AsRef::as_ref), id));
-        let named = port_name(&probe);
-        let port = row.ports.iter().find(|port| Some(port.name.as_str()) == named).map(|port| port.number);
+        let named = probe.as_ref().map(port_name);
+        let counts = |port: &&PortAssignment| named.is_none_or(|named| Some(port.name.as_str()) == named);
+        let ports = row.ports.iter().filter(counts).map(|port| port.number).collect();
         let (name, node) = (format!("{}/{index}", facts.name), node.unwrap_or_default());
-        let task = UnhealthyTask { name, node, since_ms, failures: row.failures, port };
-        self.unhealthy.add(index, version, &probe, task);
+        let task = UnhealthyTask { name, node, since_ms, failures: row.failures, ports };
+        self.unhealthy.add(index, version, probe.as_ref(), task);
         true
     }
 }

@@ -1,5 +1,5 @@
-//! Explains tasks that run and are not healthy: their probe has not passed since their start, or they have failed
-//! before and must run for longer.
+//! Explains tasks that run and are not healthy: their probe has not passed since their start, another process has one of
+//! their ports, or they have failed before and must run for longer.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ const SLACK_MS: u64 = 1_000;
 /// Tasks with the same probe that run and are not healthy.
 #[derive(Clone, Debug)]
 struct UnhealthyGroup {
-    probe: Probe,
+    /// `None`: they have no check, so only another process on a port of theirs keeps them from being healthy.
+    probe: Option<Probe>,
     indexes: Vec<u32>,
     /// The task that has run for longest.
     first: UnhealthyTask,
@@ -32,8 +33,8 @@ pub(super) struct UnhealthyTask {
     pub(super) since_ms: i64,
     /// Failures in a row before this attempt.
     pub(super) failures: u32,
-    /// The number of the port that is probed; `None` without one.
-    pub(super) port: Option<u16>,
+    /// The numbers of the ports that its health depends on: the one that is probed, or without a check all.
+    pub(super) ports: Vec<u16>,
 }
 
 /// Tasks of a job that run and are not healthy, by the version of their spec.
@@ -72,9 +73,9 @@ impl UnhealthyTasks {
         self.probes.entry(version).or_insert_with(read).clone()
     }
 
-    /// Adds a task of a version whose spec has this probe.
-    pub(super) fn add(&mut self, index: u32, version: u32, probe: &Probe, task: UnhealthyTask) {
-        let new = || UnhealthyGroup { probe: probe.clone(), indexes: Vec::new(), first: task.clone() };
+    /// Adds a task of a version whose spec has this probe, or no check.
+    pub(super) fn add(&mut self, index: u32, version: u32, probe: Option<&Probe>, task: UnhealthyTask) {
+        let new = || UnhealthyGroup { probe: probe.cloned(), indexes: Vec::new(), first: task.clone() };
         let group = self.groups.entry(version).or_insert_with(new);
         group.indexes.push(index);
         if task.since_ms < group.first.since_ms {
@@ -92,30 +93,39 @@ impl UnhealthyGroup {
     fn explanation(self) -> v1::Explanation {
         let UnhealthyGroup { probe, indexes, first } = self;
         let is_one = indexes.len() == 1;
-        let asked = probe_text(&probe, first.port.filter(|_| is_one));
+        let asked =
+            probe.as_ref().map(|probe| probe_text(probe, first.ports.first().copied().filter(|_| is_one)));
         let (runs, its) = if is_one { ("runs and is", "its") } else { ("run and are", "their") };
-        let headline = format!("{runs} not healthy: {its} probe has not passed since the start: {asked}");
+        let headline = match &asked {
+            Some(asked) => format!("{runs} not healthy: {its} probe has not passed since the start: {asked}"),
+            None => {
+                format!("{runs} not healthy: another process listens on {}", ports_text(&first.ports, is_one))
+            }
+        };
         let at = moment(first.since_ms);
-        let UnhealthyTask { name, node, since_ms, failures, .. } = first;
+        let UnhealthyTask { name, node, since_ms, failures, ports } = first;
         let mut details = vec![
             if is_one {
                 format!("on {node} since {at}")
             } else {
                 format!("the first runs on {node} since {at}")
             },
-            format!("what it writes: borough task logs {name}"),
+            match &probe {
+                Some(_) => format!("what it writes: borough task logs {name}"),
+                None => format!("who listens there, as root on {node}: ss -ltnp '{}'", ports_filter(&ports)),
+            },
         ];
         match failures {
             0 => {}
             1 => details.push("its last attempt failed".to_owned()),
             failures => details.push(format!("its last {failures} attempts failed")),
         }
-        if let Probe::Command { command } = &probe {
+        if let Some(Probe::Command { command }) = &probe {
             let words = command.iter().map(|word| word_quoted(word)).collect::<Vec<_>>().join(" ");
             details.push(format!("what the probe writes: borough task exec {name} -- {words}"));
         }
         let mut explanation = explanation_of(indexes, headline, details);
-        explanation.probe = asked;
+        explanation.probe = asked.unwrap_or_default();
         explanation.unhealthy_since_ms = since_ms;
         explanation
     }
@@ -136,6 +146,25 @@ pub(super) fn probe_text(probe: &Probe, number: Option<u16>) -> String {
         Probe::Tcp { port } => format!("a TCP connection to port {port}{number}"),
         Probe::Command { command } => format!("the command {command:?}"),
     }
+}
+
+/// Ports of a task on which another process may listen. Of several tasks, each has its own.
+fn ports_text(ports: &[u16], is_one: bool) -> String {
+    match ports {
+        [port] if is_one => format!("its port {port}"),
+        [_] => "their port".to_owned(),
+        ports if is_one => {
+            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            format!("one of its ports: {}", ports.join(", "))
+        }
+        _ => "one of their ports".to_owned(),
+    }
+}
+
+/// Which sockets `ss` shows: those on these ports.
+fn ports_filter(ports: &[u16]) -> String {
+    let ports: Vec<String> = ports.iter().map(|port| format!("sport = :{port}")).collect();
+    ports.join(" or ")
 }
 
 /// A word for a shell.
@@ -159,7 +188,7 @@ mod tests {
             node: "n1".to_owned(),
             since_ms,
             failures: index,
-            port: Some(20_001),
+            ports: vec![20_001],
         }
     }
 
@@ -192,16 +221,16 @@ mod tests {
     fn a_probe_that_has_not_passed_is_named_with_its_port_and_its_path() {
         let http = Probe::Http { port: Name::new("http").unwrap(), path: "/ready".to_owned() };
         let mut tasks = UnhealthyTasks::default();
-        tasks.add(0, 1, &http, task(0, 5_000));
+        tasks.add(0, 1, Some(&http), task(0, 5_000));
         let [one] = tasks.clone().explained().try_into().unwrap();
         let expected = "runs and is not healthy: its probe has not passed since the start: GET /ready on port http (20001)";
         assert_eq!((one.headline.as_str(), one.unhealthy_since_ms), (expected, 5_000));
         let lines = ["on n1 since 1970-01-01T00:00:05Z", "what it writes: borough task logs ann/web/0"];
         assert_eq!(one.details, lines);
         assert!(!one.details.iter().any(|line| line.contains("failed")));
-        tasks.add(2, 1, &http, task(2, 4_000));
+        tasks.add(2, 1, Some(&http), task(2, 4_000));
         let command = Probe::Command { command: vec!["check".to_owned(), "it's up".to_owned()] };
-        tasks.add(3, 2, &command, task(3, 6_000));
+        tasks.add(3, 2, Some(&command), task(3, 6_000));
         let [two, other] = tasks.explained().try_into().unwrap();
         assert_eq!((two.indexes, two.unhealthy_since_ms), (vec![0, 2], 4_000));
         assert!(
@@ -212,5 +241,25 @@ mod tests {
         assert_eq!(two.details.last().map(String::as_str), Some("its last 2 attempts failed"));
         let by_hand = "what the probe writes: borough task exec ann/web/3 -- check 'it'\\''s up'";
         assert!(other.details.iter().any(|line| line == by_hand), "{:?}", other.details);
+    }
+
+    #[test]
+    fn without_a_check_another_process_has_a_port() {
+        let mut tasks = UnhealthyTasks::default();
+        tasks.add(0, 1, None, task(0, 5_000));
+        let [one] = tasks.clone().explained().try_into().unwrap();
+        assert_eq!(one.headline, "runs and is not healthy: another process listens on its port 20001");
+        let lines = [
+            "on n1 since 1970-01-01T00:00:05Z",
+            "who listens there, as root on n1: ss -ltnp 'sport = :20001'",
+        ];
+        assert_eq!((one.details, one.probe.as_str()), (lines.map(str::to_owned).to_vec(), ""));
+        let two_ports = UnhealthyTask { ports: vec![20_001, 20_002], ..task(4, 5_000) };
+        tasks.add(4, 2, None, two_ports);
+        tasks.add(1, 1, None, task(1, 6_000));
+        let [several, two] = tasks.explained().try_into().unwrap();
+        assert_eq!(several.headline, "run and are not healthy: another process listens on their port");
+        assert!(two.headline.ends_with("listens on one of its ports: 20001, 20002"), "{}", two.headline);
+        assert!(two.details[1].ends_with("'sport = :20001 or sport = :20002'"), "{:?}", two.details);
     }
 }

@@ -112,7 +112,9 @@ impl PendingReason {
                 Some(HardRule::Skew { .. } | HardRule::Cap { .. }) => Self::Spread,
                 _ => Self::Affinity,
             },
-            FilterReason::PortFixed(_) | FilterReason::PortsDynamic => Self::Ports,
+            FilterReason::PortFixed(_) | FilterReason::PortCooling(_) | FilterReason::PortsDynamic => {
+                Self::Ports
+            }
             FilterReason::CardSelector(_) => Self::Devices,
             FilterReason::Capacity(_) | FilterReason::Missing(_) | FilterReason::CardNever(_) => {
                 Self::Capacity

@@ -77,7 +77,10 @@ impl NearestSearch {
             return;
         }
         let of_ports = |refusal: &FilterReason| {
-            matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
+            matches!(
+                refusal,
+                FilterReason::PortFixed(_) | FilterReason::PortCooling(_) | FilterReason::PortsDynamic
+            )
         };
         if !refused.is_empty() && refused.iter().all(of_ports) {
             self.without_port_refused(overlay, node, now_ms);
@@ -91,7 +94,7 @@ impl NearestSearch {
                 let free = ports_dynamic_free(overlay, requirement, node, now_ms);
                 Some((Obstacle::Other(refusal), free as u64))
             }
-            FilterReason::PortFixed(_) => None,
+            FilterReason::PortFixed(_) | FilterReason::PortCooling(_) => None,
             other => Some(obstacle_of(overlay, requirement, node, other)),
         };
         let doing_without =
@@ -118,7 +121,10 @@ impl NearestSearch {
         refused: &[FilterReason],
     ) {
         let of_ports = |refusal: &FilterReason| {
-            matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
+            matches!(
+                refusal,
+                FilterReason::PortFixed(_) | FilterReason::PortCooling(_) | FilterReason::PortsDynamic
+            )
         };
         if refused.is_empty() || refused.contains(&FilterReason::Within) || refused.iter().any(of_ports) {
             return;

@@ -236,8 +236,13 @@ pub enum FilterStep {
         /// The most tasks of the job that it may have.
         tasks_max: Option<u32>,
     },
-    /// A fixed port is taken or cools down.
+    /// A fixed port is taken.
     PortFixed {
+        /// The port number.
+        number: u16,
+    },
+    /// A fixed port cools down: its last task has ended a moment ago.
+    PortCooling {
         /// The port number.
         number: u16,
     },

@@ -41,6 +41,7 @@ pub(super) fn filter(
             rule.and_then(|rule| filter_of_rule(rule, requirement, tables)).unwrap_or(FilterStep::Lost)
         }
         FilterReason::PortFixed(number) => FilterStep::PortFixed { number },
+        FilterReason::PortCooling(number) => FilterStep::PortCooling { number },
         FilterReason::PortsDynamic => FilterStep::PortsDynamic { asked: requirement.ports_dynamic },
         FilterReason::Capacity(number) => FilterStep::Capacity {
             dimension: dimension(nodes, number),

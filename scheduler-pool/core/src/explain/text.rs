@@ -6,6 +6,7 @@ use borough_model::Name;
 use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobOutcome};
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, SILENT_KEY, Taint, Within};
 use borough_model::resource::Dimension;
+use borough_model::task::machine::PORT_COOL_DOWN_MS;
 
 use super::after::{after_text, cycle_written};
 use super::{AllocLeft, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
@@ -103,6 +104,9 @@ impl fmt::Display for FilterStep {
                 write!(f, "spread over {attribute} with at most {} in each", tasks_max.unwrap_or(0))
             }
             Self::PortFixed { number } => write!(f, "port {number} taken"),
+            Self::PortCooling { number } => {
+                write!(f, "port {number} cools down for {} s after its last task", PORT_COOL_DOWN_MS / 1_000)
+            }
             Self::PortsDynamic { asked: 1 } => f.write_str("no port free"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
             Self::Within { within, exclusive_cores: false } => {
@@ -408,7 +412,12 @@ impl Explanation {
     /// now, or a process outside the cell has it.
     fn port_missing(&self) -> Option<u16> {
         match self.lost.as_slice() {
-            [FilterLoss { filter: FilterStep::PortFixed { number }, .. }] => Some(*number),
+            [
+                FilterLoss {
+                    filter: FilterStep::PortFixed { number } | FilterStep::PortCooling { number },
+                    ..
+                },
+            ] => Some(*number),
             _ => None,
         }
     }

@@ -22,6 +22,7 @@ pub(crate) fn passes_with_time(refusal: FilterReason) -> bool {
     match refusal {
         FilterReason::Rule(_)
         | FilterReason::PortFixed(_)
+        | FilterReason::PortCooling(_)
         | FilterReason::PortsDynamic
         | FilterReason::Free(_)
         | FilterReason::CardSelector(_)

@@ -39,6 +39,8 @@ pub(crate) enum FilterReason {
     /// The n-th rule between tasks.
     Rule(u16),
     PortFixed(u16),
+    /// The fixed port has no task any more, and cools down.
+    PortCooling(u16),
     PortsDynamic,
     /// The empty node has too little of a dimension.
     Capacity(u16),

@@ -8,19 +8,49 @@ use smallvec::SmallVec;
 use super::{FilterReason, Requirement};
 use crate::overlay::PlanOverlay;
 
+/// What a port of an address is to a task that asks for it. The greatest of its nodes counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PortUse {
+    Free,
+    Cooling,
+    Taken,
+}
+
 /// Returns true if a port may be assigned now: no node of the address uses it or lets it cool down.
 fn port_free(overlay: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
     overlay.nodes.ports(node).is_some()
-        && overlay.nodes.spaces.with(node).all(|node| port_free_of(overlay, node, port, now_ms))
+        && overlay
+            .nodes
+            .spaces
+            .with(node)
+            .all(|node| port_use_of(overlay, node, port, now_ms) == PortUse::Free)
 }
 
-fn port_free_of(overlay: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
-    let Some(ports) = overlay.nodes.ports(node) else { return true };
+/// What refuses a fixed port; `None`: it is free.
+fn port_refusal(overlay: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> Option<FilterReason> {
+    if port_free(overlay, node, port, now_ms) {
+        return None;
+    }
+    let uses = overlay.nodes.spaces.with(node).map(|node| port_use_of(overlay, node, port, now_ms));
+    Some(match uses.max() {
+        Some(PortUse::Cooling) => FilterReason::PortCooling(port),
+        _ => FilterReason::PortFixed(port),
+    })
+}
+
+fn port_use_of(overlay: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> PortUse {
+    let Some(ports) = overlay.nodes.ports(node) else { return PortUse::Free };
     let cooling = || {
         let position = ports.cooling.binary_search_by_key(&port, |&(port, _)| port).ok();
         position.and_then(|position| ports.cooling.get(position)).is_some_and(|&(_, until)| until > now_ms)
     };
-    ports.used.binary_search(&port).is_err() && !overlay.ports_taken(node).contains(&port) && !cooling()
+    if ports.used.binary_search(&port).is_ok() || overlay.ports_taken(node).contains(&port) {
+        PortUse::Taken
+    } else if cooling() {
+        PortUse::Cooling
+    } else {
+        PortUse::Free
+    }
 }
 
 /// How many ports of the node's range may be assigned now, without the fixed ports of this task.
@@ -74,8 +104,8 @@ pub(super) fn refusals<B>(
     visit: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     for &port in &requirement.ports_fixed {
-        if !port_free(overlay, node, port, now_ms) {
-            visit(FilterReason::PortFixed(port))?;
+        if let Some(refusal) = port_refusal(overlay, node, port, now_ms) {
+            visit(refusal)?;
         }
     }
     if requirement.ports_dynamic > 0 && !dynamic_enough(overlay, requirement, node, now_ms) {

@@ -99,7 +99,7 @@ async fn a_person_logs_in_by_a_code_and_commands_renew_the_token() {
     assert!(asked.contains("/revoke ") && asked.contains("token=third"), "{asked}");
     assert!(!file.exists() && !record(&file).exists());
     let again = cell.borough(&["auth", "logout", "--token-file", &to]).await;
-    again.warns("is of no login").warns("hint: borough auth login --issuer URL --client-id ID");
+    again.warns("is of no login").warns("auth login --issuer URL --client-id ID");
     served.abort();
     cell.finish().await;
 }
@@ -142,7 +142,7 @@ async fn a_login_that_is_refused_late_or_over_says_what_to_do() {
     let listed = async || with_token(&cell, &file, &["auth", "roles"]).await;
     assert!(!listed().await.stderr.contains("renewed"), "it needs no token");
     let warned = with_token(&cell, &file, &["cell", "list"]).await;
-    warned.warns("is not renewed: ").warns("has ended the login").warns("hint: borough auth login");
+    warned.warns("is not renewed: ").warns("has ended the login").warns("auth login");
     served.abort();
     cell.finish().await;
 }
