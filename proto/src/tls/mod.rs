@@ -5,6 +5,7 @@
 //! gateway.
 
 mod files;
+mod handshake;
 mod name;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 use files::{FilesStamp, TlsMaterial};
 pub use files::{TlsError, TlsFiles};
+pub use handshake::HandshakeError;
 use name::RevokedList;
 pub use name::{CertificateName, CertificateNameError, serial_of};
 
@@ -89,7 +91,7 @@ impl ClientTls {
         self.0.refresh().ok();
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host).map_err(std::io::Error::other)?;
-        TlsConnector::from(self.0.now()).connect(name, stream).await
+        TlsConnector::from(self.0.now()).connect(name, stream).await.map_err(HandshakeError::named)
     }
 }
 

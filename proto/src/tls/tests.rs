@@ -147,12 +147,32 @@ async fn a_false_server_and_a_false_client_are_refused() {
     let node = ClientTls::load(files(&at("node"))).unwrap();
     let server = |name: &str| ServerTls::load(files(&at(name))).unwrap();
     assert!(greeted(&server("gateway"), &node, "localhost").await.is_ok());
-    assert!(greeted(&server("stranger"), &node, "localhost").await.is_err(), "of another authority");
-    assert!(greeted(&server("node"), &node, "localhost").await.is_err(), "a node poses as a gateway");
-    assert!(greeted(&server("gateway"), &node, "other.example").await.is_err(), "another host's certificate");
+    let refused = async |name: &str, host: &str| {
+        greeted(&server(name), &node, host).await.unwrap_err().to_string()
+    };
+    let of_stranger = refused("stranger", "localhost").await;
+    assert_eq!(of_stranger, HandshakeError::OtherAuthority.to_string());
+    let of_node = refused("node", "localhost").await;
+    assert_eq!(of_node, HandshakeError::Unfit.to_string(), "a node poses as a gateway");
+    let of_other = refused("gateway", "other.example").await;
+    assert_eq!(of_other, HandshakeError::OtherName.to_string(), "another host's certificate");
     let trusting = TlsFiles { authorities: at("gateway").join("ca.pem"), ..files(&at("intruder")) };
     let intruder = ClientTls::load(trusting).unwrap();
     assert!(greeted(&server("gateway"), &intruder, "localhost").await.is_err(), "signed by a stranger");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_known_by_its_first_bytes() {
+    let (authority, root) = (TestAuthority::new(), tempfile::tempdir().unwrap());
+    authority.issue(root.path(), Side::Client, &["spiffe://borough/user/ann"], &[]);
+    let client = ClientTls::load(files(root.path())).unwrap();
+    // The settings of HTTP/2, and a server of HTTP/1.1.
+    for begin in [b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0".as_slice(), b"HTTP/1.1 400 Bad Request\r\n\r\n"] {
+        let (near, mut far) = tokio::io::duplex(65_536);
+        far.write_all(begin).await.unwrap();
+        let error = client.begin("localhost", near).await.unwrap_err();
+        assert_eq!(error.to_string(), HandshakeError::Plain.to_string());
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Makes a client from options, environment and the dev directory.
 
 mod choice;
+mod encryption;
 mod login;
 mod port;
 mod token_file;
@@ -22,7 +23,8 @@ use borough_store::error_chain;
 use crate::args::{FEDERATION_HOME, Global, OptionSource};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::connect::choice::{ChosenContext, context_choose};
-use crate::connect::port::{is_loopback, other_port};
+use crate::connect::encryption::encryption_explained;
+use crate::connect::port::other_port;
 use crate::context_file::{ContextFile, context_path};
 use crate::exit::{Code, Failure};
 use crate::output::line_shown;
@@ -145,48 +147,6 @@ fn port_explained(global: &Global, failure: Failure) -> Failure {
     let named = settings.gateways.iter().filter(|gateway| failure.message().contains(gateway.as_str()));
     let mut details = failure.details().to_vec();
     details.extend(named.filter_map(|gateway| other_port(gateway)));
-    failure.with_details(details)
-}
-
-/// What the client says of a port that answers without encryption, as the HTTP port of a gateway.
-const HTTP_PORT: &str = "is the HTTP port of a gateway";
-
-/// What the client says of a port that does not speak HTTP, as one that is encrypted and is asked in plain text.
-const SPEAKS_OTHERWISE: &str = " is no gateway, but a service that speaks otherwise";
-
-/// Adds what encryption has to do with a gateway that does not answer, if it listens at all.
-fn encryption_explained(global: &Global, failure: Failure) -> Failure {
-    let says = |words: &str| failure.message().contains(words);
-    let listens = !says("refused") && !says("has no address") && !says(HTTP_PORT);
-    let Some(settings) = settings(global).ok().filter(|_| listens) else { return failure };
-    let is_of_gateway = settings.gateways.iter().any(|gateway| failure.message().contains(gateway.as_str()));
-    let is_dev = context(global).ok().flatten().is_none() && global.gateway.is_empty();
-    if !is_of_gateway || is_dev {
-        return failure;
-    }
-    if let Some(told) = failure.message().split_once(SPEAKS_OTHERWISE).filter(|_| settings.tls.is_none()) {
-        let message =
-            format!("{} speaks TLS or is no gateway: give --tls-ca FILE if it has a certificate", told.0);
-        let hint = failure.hint().unwrap_or_default().to_owned();
-        return Failure::new(failure.code(), message).with_hint(hint);
-    }
-    let text = match settings.tls {
-        // A gateway on this machine needs no encryption, and may have it.
-        None if settings.gateways.iter().all(|gateway| is_loopback(gateway)) => {
-            "the connection is not encrypted; if the gateway has a certificate: --tls-ca FILE".to_owned()
-        }
-        None => "the connection is not encrypted, and a gateway beyond loopback needs that: --tls-ca FILE"
-            .to_owned(),
-        Some(TlsFiles { certificate: Some(certificate), .. }) => format!(
-            "the gateway may not accept the certificate {}: it may be expired, revoked, or of another authority",
-            certificate.display()
-        ),
-        Some(TlsFiles { authorities, .. }) => {
-            format!("the gateway must show a certificate of the authority in {}", authorities.display())
-        }
-    };
-    let mut details = failure.details().to_vec();
-    details.push(text);
     failure.with_details(details)
 }
 

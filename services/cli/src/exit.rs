@@ -228,6 +228,10 @@ fn of_client(error: &ClientError) -> Failure {
             .with_hint("nothing was changed; repeat the command, or look at the gateway's log"),
         ClientError::NotGateway { .. } => Failure::new(Code::Unreachable, error.to_string())
             .with_hint("a gateway prints the address of its gRPC port when it starts: --gateway HOST:PORT"),
+        // The gateway may say what makes another token.
+        ClientError::TokenRefused { refusal, .. } if refusal.message.contains(": borough auth ") => {
+            Failure::new(Code::NotAllowed, error.to_string())
+        }
         ClientError::TokenRefused { .. } => {
             Failure::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
         }
@@ -273,8 +277,12 @@ fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
+/// A server says so after it has shaken hands.
+const CERTIFICATE_REFUSED: &str = "it does not accept the certificate";
+
 /// What causes of the libraries mean. The first that fits counts; another is said as it is, if it is of the system.
-const CAUSES: [(&str, &str); 8] = [
+const CAUSES: [(&str, &str); 9] = [
+    ("received fatal alert", CERTIFICATE_REFUSED),
     ("lookup address information", "its host name has no address"),
     ("unexpected end of file", "it closed the connection"),
     ("connection closed", "it closed the connection"),

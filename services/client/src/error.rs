@@ -54,9 +54,14 @@ pub enum ClientError {
     Incomplete { method: &'static str, field: &'static str },
     /// A gateway address is invalid. Correct it.
     #[error(
-        "gateway address {address:?} {problem}; accepted: HOST:PORT or http://HOST:PORT, with a port from 1 to 65535"
+        "gateway address {address:?} {problem}; accepted: HOST:PORT or {scheme}://HOST:PORT, with a port from 1 to 65535"
     )]
-    Address { address: String, problem: String },
+    Address {
+        address: String,
+        problem: String,
+        /// The scheme that an address may have: `https` of encrypted connections, else `http`.
+        scheme: &'static str,
+    },
     /// No gateway address was given. Give at least one.
     #[error("no gateway address was given")]
     NoGateway,

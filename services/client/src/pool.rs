@@ -105,14 +105,18 @@ fn keep_alive(config: &ClientConfig) -> (Duration, Duration) {
     (part(3), part(5))
 }
 
-fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
-    let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem };
-    let (encrypted, parts) = (config.connector.is_encrypted(), address.split_once("://"));
-    let url = match parts {
+/// The URL of an address for a connector that encrypts what goes there, or for one that does not.
+fn url_of(address: &str, encrypted: bool) -> Result<String, ClientError> {
+    let scheme = if encrypted { "https" } else { "http" };
+    let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem, scheme };
+    let url = match address.split_once("://") {
         None => format!("http://{address}"),
         Some(("http", _)) if !encrypted => address.to_owned(),
         // The connector encrypts what goes there.
         Some(("https", place)) if encrypted => format!("http://{place}"),
+        Some(("http", _)) => {
+            return Err(refuse("has the scheme \"http\", and --tls-ca asks for encryption".to_owned()));
+        }
         Some(("https", _)) => {
             return Err(refuse("has the scheme \"https\", and no --tls-ca says whom to trust".to_owned()));
         }
@@ -125,9 +129,19 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
     if !matches!(uri.path(), "" | "/") {
         return Err(refuse(format!("has the path {:?}", uri.path())));
     }
+    Ok(url)
+}
+
+fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
+    let url = url_of(address, config.connector.is_encrypted())?;
     let (interval, timeout) = keep_alive(config);
+    let refuse = |_| ClientError::Address {
+        address: address.to_owned(),
+        problem: "is no address".to_owned(),
+        scheme: "http",
+    };
     let endpoint = Endpoint::from_shared(url)
-        .map_err(|_| refuse("is no address".to_owned()))?
+        .map_err(refuse)?
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
         // A peer that vanished is noticed, also by idle watches.
@@ -183,6 +197,15 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn the_scheme_of_an_encrypted_gateway_is_https() {
+        assert_eq!(url_of("https://h:1", true).unwrap(), "http://h:1");
+        let error = url_of("http://h:1", true).unwrap_err().to_string();
+        let expected = "gateway address \"http://h:1\" has the scheme \"http\", and --tls-ca asks for encryption; \
+                        accepted: HOST:PORT or https://HOST:PORT, with a port from 1 to 65535";
+        assert_eq!(error, expected);
     }
 
     #[test]
