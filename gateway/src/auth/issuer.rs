@@ -103,6 +103,9 @@ pub enum TokenRefused {
     /// Nothing about it is proven.
     #[error("no issuer that this gateway trusts has signed the token")]
     Unknown,
+    /// It is none of this gateway, and of no form that an issuer signs.
+    #[error("this gateway knows no such token: it may be incomplete, or of another cell")]
+    Foreign,
     /// Try again once the provider has answered.
     #[error("this gateway has no keys of issuer {0:?} yet, because its provider has not answered; try again")]
     KeysAbsent(String),
@@ -110,7 +113,10 @@ pub enum TokenRefused {
     Audience(String),
     #[error("the token's claim {0:?} is missing or no time; accepted: seconds since 1970")]
     Time(&'static str),
-    #[error("the token expired {0} s ago; log in again")]
+    #[error(
+        "the token expired {0} s ago; a login gets another: borough auth login; else an administrator makes one: \
+         borough auth token"
+    )]
     Expired(i64),
     #[error("the token is valid in {0} s only: look at the clocks of its issuer and of this cell")]
     Early(i64),
@@ -284,11 +290,11 @@ impl Issuers {
     ) -> Option<Result<ProvenIdentity, TokenRefused>> {
         let shared = &*self.shared;
         let trusted = Arc::clone(&shared.trusted.read());
-        if trusted.is_empty() {
-            return None;
-        }
         if token.iter().filter(|byte| **byte == b'.').count() != 2 {
             return None;
+        }
+        if trusted.is_empty() {
+            return Some(Err(TokenRefused::Unknown));
         }
         let now_ms = shared.clock.get().map(|clock| clock.wall_ms())?;
         if let Some(checked) = shared.checked.get(&digest) {

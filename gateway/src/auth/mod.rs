@@ -176,7 +176,7 @@ impl Credentials {
         }
         let scheme = given.split_at_checked(SCHEME.len());
         let token = scheme.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME)).map(|(_, token)| token);
-        let token = token.ok_or(NotAuthenticated::Unknown)?;
+        let token = token.filter(|token| !token.is_empty()).ok_or(NotAuthenticated::Unknown)?;
         if token.len() > TOKEN_BYTES_MAX {
             return Err(NotAuthenticated::Token(TokenRefused::Long(token.len())));
         }
@@ -192,7 +192,7 @@ impl Credentials {
                 Ok(Authenticated { principal: Principal::User(proven.identity), end: Some(proven.end) })
             }
             Some(Err(refused)) => Err(NotAuthenticated::Token(refused)),
-            None => Err(NotAuthenticated::Unknown),
+            None => Err(NotAuthenticated::Token(TokenRefused::Foreign)),
         }
     }
 }
@@ -342,18 +342,16 @@ mod tests {
         assert_eq!(given(&format!("Bearer {text}")), Ok(Principal::Operator));
         assert!(matches!(given(&format!("Bearer {node}")), Ok(Principal::Node(_))));
         assert_eq!(given(&format!("bearer {text}")), Ok(Principal::Operator), "the scheme has no case");
-        for wrong in [
-            "",
-            "Bearer",
-            "Bearer ",
-            &format!("Bearer {}", &text[..40]),
-            &format!("Basic {text}"),
-            &format!("Bearer {}", text.to_uppercase()),
-            &format!("Bearer  {text}"),
-            text.as_str(),
-        ] {
-            assert_eq!(given(wrong), Err(NotAuthenticated::Unknown), "{wrong}");
+        for missing in ["", "Bearer", "Bearer ", &format!("Basic {text}"), text.as_str()] {
+            assert_eq!(given(missing), Err(NotAuthenticated::Unknown), "{missing}");
         }
+        for wrong in [&text[..40], &text.to_uppercase(), &format!(" {text}")] {
+            let refused = given(&format!("Bearer {wrong}")).unwrap_err();
+            assert_eq!(refused, NotAuthenticated::Token(TokenRefused::Foreign), "{wrong}");
+            assert_eq!(refused.reason(), "TOKEN_REFUSED");
+        }
+        let unknown = NotAuthenticated::Token(TokenRefused::Unknown);
+        assert_eq!(given("Bearer a.b.c"), Err(unknown), "of an issuer, and none is trusted");
         assert!(credentials.principal(&HeaderMap::new()).is_err());
         credentials.nodes_replace(Vec::new());
         assert!(given(&format!("Bearer {node}")).is_err());

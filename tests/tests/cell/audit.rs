@@ -170,7 +170,7 @@ async fn refusals_over_http_are_recorded_too() {
         seen,
         [
             "nobody GET /metrics CREDENTIAL_MISSING",
-            "nobody GET other CREDENTIAL_MISSING",
+            "nobody GET other TOKEN_REFUSED",
             "node GET /v1/cells/CELL/names ",
             "user/eve GET /metrics ACCESS_REFUSED",
             "user/eve GET /v1/cells/CELL/names ACCESS_REFUSED",

@@ -171,7 +171,8 @@ async fn a_token_that_does_not_open_the_cell_is_named_by_its_place() {
     };
     let (wrong, empty, words) = (file("wrong", "0123\n"), file("empty", "\n"), file("words", "two words"));
     let refused = |source: &str| {
-        format!("error: the gateway at {} does not accept the token of {source}\n", cell.grpc())
+        let why = "this gateway knows no such token: it may be incomplete, or of another cell";
+        format!("error: the gateway at {} does not accept the token of {source}: {why}\n", cell.grpc())
     };
     let told = async |variables: &[(&str, &str)], words: &[&str], error: String| {
         let ran = cell.borough_with(words, variables).await.ended(6);
