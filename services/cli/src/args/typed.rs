@@ -63,6 +63,13 @@ struct TypedOption {
     value: String,
 }
 
+/// What stands before a command in an answer, if none begins the line.
+const BEGINS: [&str; 5] = [": ", "; ", "&& ", "`", "("];
+
+fn is_within_word(last: char) -> bool {
+    matches!(last, '/' | '-' | '"' | '\'') || last.is_alphanumeric()
+}
+
 /// The options of a command line that other commands take over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypedOptions {
@@ -89,16 +96,30 @@ impl TypedOptions {
 
     /// A text in which each command that asks a cell has the options.
     pub(crate) fn completed(&self, text: &str) -> String {
+        // `/usr/bin/borough ` and `myborough ` are other words, and what somebody typed stays as it is.
+        self.completed_where(text, |before| !before.ends_with(is_within_word))
+    }
+
+    /// An answer in which each command of ours has the options. What others wrote, such as the command of a task, stays
+    /// in its column.
+    pub(crate) fn completed_answer(&self, text: &str) -> String {
+        let begins = |before: &str| {
+            let line = before.rsplit('\n').next().unwrap_or_default();
+            line.trim_start().is_empty() || BEGINS.iter().any(|begin| line.ends_with(begin))
+        };
+        self.completed_where(text, begins)
+    }
+
+    fn completed_where(&self, text: &str, is_command: impl Fn(&str) -> bool) -> String {
         let mut done = String::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("borough ") {
             let end = ENDS.iter().filter_map(|end| behind.find(end)).min().unwrap_or(behind.len());
             let (command, after) = behind.split_at(end);
-            // `/usr/bin/borough ` and `myborough ` are other words.
-            let is_word = before.ends_with(|last: char| last == '/' || last.is_alphanumeric());
             done.push_str(before);
+            let is_command = is_command(&done);
             done.push_str("borough ");
-            done.push_str(&if is_word { command.to_owned() } else { self.command_completed(command) });
+            done.push_str(&if is_command { self.command_completed(command) } else { command.to_owned() });
             rest = after;
         }
         done + rest
@@ -172,6 +193,24 @@ mod tests {
         {
             assert_eq!(completed(&line, same), same);
         }
+    }
+
+    #[test]
+    fn an_answer_keeps_what_others_wrote() {
+        let line = ["borough", "--dir", "d", "why", "web"].map(OsString::from);
+        let typed = TypedOptions::of(&line);
+        assert_eq!(
+            typed.completed_answer("task 0: waits\n  borough rollout status a/b\nfailing (borough why a/b)"),
+            "task 0: waits\n  borough --dir d rollout status a/b\nfailing (borough --dir d why a/b)"
+        );
+        assert_eq!(
+            typed.completed_answer("a/b: no task runs yet: borough job status a/b"),
+            "a/b: no task runs yet: borough --dir d job status a/b"
+        );
+        for same in ["command  borough job list", "\"borough job list\"", "x/borough job list"] {
+            assert_eq!(typed.completed_answer(same), same);
+        }
+        assert_eq!(typed.completed("no job \"borough job list\""), "no job \"borough job list\"");
     }
 
     #[test]

@@ -265,7 +265,7 @@ fn shown(
     let lines: Option<Vec<String>> = views.iter().map(|node| facts.line(node)).collect();
     match lines.filter(|_| facts != ChangedNodeFacts::Row && !printer.is_machine()) {
         Some(lines) if lines.is_empty() => {}
-        Some(lines) => printer.text(&lines.join("\n"))?,
+        Some(lines) => printer.answer(&lines.join("\n"))?,
         None if views.is_empty() && !printer.is_machine() => {}
         None => printer.list(&views, "")?,
     }

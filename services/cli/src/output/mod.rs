@@ -166,7 +166,7 @@ impl Printer {
         text: impl FnOnce(&T, &Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            OutputFormat::Table | OutputFormat::Wide => self.text(&text(object, &self.style())),
+            OutputFormat::Table | OutputFormat::Wide => self.answer(&text(object, &self.style())),
             OutputFormat::Json | OutputFormat::Yaml => self.object(object),
         }
     }
@@ -178,7 +178,7 @@ impl Printer {
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            OutputFormat::Table | OutputFormat::Wide => self.text(&text(object)),
+            OutputFormat::Table | OutputFormat::Wide => self.answer(&text(object)),
             OutputFormat::Json => self.machine(&json(object, JsonLayout::Line)?),
             OutputFormat::Yaml => self.machine(&format!("---\n{}", yaml(object)?)),
         }
@@ -194,6 +194,11 @@ impl Printer {
     /// Text to standard output, ended with one line end. Only our own colours reach the terminal as escapes.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         if self.color { self.machine(&painted_shown(text)) } else { self.machine(&lines_shown(text)) }
+    }
+
+    /// An answer for people, the commands in which keep the options of the line.
+    pub(crate) fn answer(&self, text: &str) -> Result<(), Failure> {
+        self.text(&self.typed.completed_answer(text))
     }
 
     /// JSON, YAML, or escaped text to standard output, ended with one line end.
@@ -237,7 +242,8 @@ impl Printer {
             return;
         }
         // Further lines of one message are indented, so that none looks like one of ours.
-        self.stderr_line(&format!("error: {}", failure.message().replace('\n', "\n  ")));
+        let message = self.typed.completed(failure.message());
+        self.stderr_line(&format!("error: {}", message.replace('\n', "\n  ")));
         for detail in failure.details() {
             // What a task has written is indented, and stays as it is.
             let is_own = !detail.starts_with("  ");

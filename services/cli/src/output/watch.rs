@@ -338,7 +338,8 @@ impl<'p> WatchedStatus<'p> {
     ) -> Result<(), Failure> {
         let style = self.printer.style();
         if let Some(screen) = &mut self.screen {
-            return screen.draw(self.printer, &text(view, &style));
+            let shown = self.printer.typed.completed_answer(&text(view, &style));
+            return screen.draw(self.printer, &shown);
         }
         // An age changes with each reading, and is no change to write.
         let style = Style { now_ms: None, ..style };

@@ -244,7 +244,7 @@ async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), 
         let view = status_view(client, waited.job, waited.spec, &shown).await?;
         return printer.one(&view, |_, _| String::new());
     }
-    printer.text(&waited.text)?;
+    printer.answer(&waited.text)?;
     let task = waited.spec.as_ref().and_then(|spec| spec.task.as_ref());
     let has_ports = task.is_some_and(|task| !task.ports.is_empty());
     if waited.job.kind() != JobKind::Service || !has_ports {

@@ -28,7 +28,7 @@ pub(super) async fn stop(
     let next = NextAttempt { index: task.index, after: stopped.incarnation };
     let waited = wait(client, &task.job, Goal::Again(next), arguments.wait.timeout, printer).await?;
     let Some(again) = waited.task else {
-        printer.text(&waited.text)?;
+        printer.answer(&waited.text)?;
         return Ok(Code::Done);
     };
     let text = |again: &TaskOutput, _: &_| {
