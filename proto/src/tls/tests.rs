@@ -147,9 +147,8 @@ async fn a_false_server_and_a_false_client_are_refused() {
     let node = ClientTls::load(files(&at("node"))).unwrap();
     let server = |name: &str| ServerTls::load(files(&at(name))).unwrap();
     assert!(greeted(&server("gateway"), &node, "localhost").await.is_ok());
-    let refused = async |name: &str, host: &str| {
-        greeted(&server(name), &node, host).await.unwrap_err().to_string()
-    };
+    let refused =
+        async |name: &str, host: &str| greeted(&server(name), &node, host).await.unwrap_err().to_string();
     let of_stranger = refused("stranger", "localhost").await;
     assert_eq!(of_stranger, HandshakeError::OtherAuthority.to_string());
     let of_node = refused("node", "localhost").await;

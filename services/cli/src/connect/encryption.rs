@@ -40,7 +40,9 @@ fn explained(settings: &ConnectSettings, source: OptionSource, failure: Failure)
             "the gateway may not accept the certificate {}: it may be expired, revoked, or of another authority",
             certificate.display()
         ),
-        None => format!("the gateway must show a certificate of the authority in {}", files.authorities.display()),
+        None => {
+            format!("the gateway must show a certificate of the authority in {}", files.authorities.display())
+        }
     };
     with_detail(failure, text)
 }
@@ -140,7 +142,10 @@ mod tests {
                 HandshakeError::OtherAuthority,
                 "the certificate of the gateway at g:1 is not of the authority in ca.pem; accepted: --tls-ca",
             ),
-            (HandshakeError::OtherName, "the certificate of the gateway at g:1 is for other names; accepted: "),
+            (
+                HandshakeError::OtherName,
+                "the certificate of the gateway at g:1 is for other names; accepted: ",
+            ),
             (HandshakeError::Expired, "the certificate of the gateway at g:1 has expired; "),
             (HandshakeError::Unfit, "the certificate of the gateway at g:1 is none of a server; "),
             (HandshakeError::Refused, "the gateway at g:1 does not accept the certificate own.pem: "),
