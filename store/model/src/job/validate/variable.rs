@@ -10,6 +10,9 @@ use crate::job::{HelperSpec, JobSpec, SecretForm, TaskOverride};
 /// of its own lacks those of devices.
 const AGENT_VARIABLES: [&str; 6] =
     ["PATH", "HOME", "HOST", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+/// What a command may have of a secret.
+const SECRET_ACCEPTED: &str = "no secret, because everybody sees the arguments of a process: the program reads its \
+                               environment, or takes the path of a secret with `as: file`";
 /// The prefix of the variables of agents. A spec cannot set them.
 const AGENT_PREFIX: &str = "BOROUGH_";
 
@@ -65,6 +68,8 @@ pub(in crate::job) fn variables_named(spec: &JobSpec) -> Vec<(String, &str)> {
 #[derive(Clone)]
 struct KnownVariables {
     names: BTreeSet<String>,
+    /// Those of secrets, which no command may have.
+    secrets: BTreeSet<String>,
     /// The paths of the overrides and roles, which may define more.
     parts: Vec<String>,
 }
@@ -84,11 +89,16 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let names = |environment: &BTreeMap<String, String>| environment.keys().cloned().collect::<Vec<_>>();
     known.extend(names(&spec.task.environment));
     // The path of a secret may be an argument. The secret itself may not: everybody sees the arguments of a process.
-    let secrets = spec.task.secrets.iter().filter(|secret| secret.form == SecretForm::File);
-    known.extend(secrets.map(|secret| secret.name.clone()));
+    let (files, secrets): (Vec<_>, Vec<_>) =
+        spec.task.secrets.iter().partition(|secret| secret.form == SecretForm::File);
+    known.extend(files.into_iter().map(|secret| secret.name.clone()));
     // An override may define a variable of the common command.
     known.extend(parts.iter().flat_map(|(_, part)| names(&part.environment)));
-    let known = KnownVariables { names: known, parts: parts.iter().map(|(path, _)| path.clone()).collect() };
+    let known = KnownVariables {
+        names: known,
+        secrets: secrets.into_iter().map(|secret| secret.name.clone()).collect(),
+        parts: parts.iter().map(|(path, _)| path.clone()).collect(),
+    };
     command_check(fields, &known, "task.command", &spec.task.command);
     helpers_check(fields, &known, &spec.task.helpers);
     for (path, part) in &parts {
@@ -116,8 +126,11 @@ fn command_check(fields: &mut FieldErrors, known: &KnownVariables, path: &str, c
     for (at, text) in command.iter().enumerate() {
         let unknown = |name: &&str| !name.starts_with(AGENT_PREFIX) && !known.names.contains(*name);
         let Some(name) = variables_of(text).into_iter().find(unknown) else { continue };
-        let accepted =
-            format!("a variable of the task, its ports or Borough's; a plain one is written $${{{name}}}");
+        let accepted = if known.secrets.contains(name) {
+            SECRET_ACCEPTED.to_owned()
+        } else {
+            format!("a variable of the task, its ports or Borough's; a plain one is written $${{{name}}}")
+        };
         // What could not be read may have defined the variable.
         if name.starts_with("PORT") && fields.unread().touches("task.ports") {
             continue;
