@@ -180,6 +180,12 @@ fn commands(task: &str, exit: &Exit) -> String {
             return "end that process, and the next attempt has the port; or change the port: borough job run FILE"
                 .to_owned();
         }
+        // The file of the job may be right, and only its node lacks the secret.
+        if exit.message.starts_with("its secret ") {
+            return "once the node has it, the task starts by itself after the back-off; to change the place: borough \
+                    job run FILE"
+                .to_owned();
+        }
         return "correct the job file, then: borough job run FILE".to_owned();
     }
     format!("what it wrote: borough task logs {task} --previous")
@@ -325,6 +331,10 @@ mod tests {
             "its port http (8080) is in use: process 4711 (nginx) listens on 0.0.0.0:8080".to_owned();
         let hint = commands("ann/web/0", &Exit { message, ..failed.clone() });
         assert!(hint.starts_with("end that process, and the next attempt has the port; or "), "{hint}");
+        let message =
+            "its secret A (db/x) is not on this node: its operator writes it to /s/ann/db/x".to_owned();
+        let hint = commands("ann/web/0", &Exit { message, ..failed.clone() });
+        assert!(hint.starts_with("once the node has it, the task starts by itself"), "{hint}");
         added(&mut tasks, 0, 2, 9_000, &failed);
         let [one] = tasks.explained().try_into().unwrap();
         assert!(one.headline.starts_with("fails again and again: start failed: cannot use the working"));

@@ -28,6 +28,19 @@ pub(crate) enum NodeSecretError {
     Io(#[from] io::Error),
 }
 
+impl NodeSecretError {
+    /// What is wrong, and for the operator the file that is to be written.
+    pub(crate) fn described(&self, directory: &Path, user: &str, place: &str) -> String {
+        match self {
+            Self::Missing => {
+                let file = directory.join(user).join(place);
+                format!("{self}: its operator writes it to {}", file.display())
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
 /// Reads the secret at `place` of `user`. No link leads out of the directory of the user.
 ///
 /// # Errors
@@ -106,6 +119,11 @@ mod tests {
         // As Kubernetes projects secrets.
         symlink("db", root.path().join("ann/today")).unwrap();
         assert_eq!(secret_read(root.path(), "ann", "today/password").unwrap(), b"of ann");
+        let missing = secret_read(root.path(), "ann", "db/other").unwrap_err();
+        assert_eq!(
+            missing.described(Path::new("/secrets"), "ann", "db/other"),
+            "is not on this node: its operator writes it to /secrets/ann/db/other"
+        );
     }
 
     #[test]

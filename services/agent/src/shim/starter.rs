@@ -128,8 +128,10 @@ impl Starter {
         let directory = self.context.secrets.as_deref();
         let directory =
             directory.ok_or("it has secrets, and its node has none: its agent has no --secrets-dir")?;
-        let read =
-            |place: &str| secret_read(directory, &assignment.user, place).map_err(|error| error.to_string());
+        let read = |place: &str| {
+            secret_read(directory, &assignment.user, place)
+                .map_err(|error| error.described(directory, &assignment.user, place))
+        };
         let secrets = secrets_resolve(task, &self.context.node, read)?;
         secrets_add(&mut spec, &secrets);
         Ok(PreparedAttempt { spec, files: secrets.files })
