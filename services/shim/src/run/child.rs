@@ -166,9 +166,8 @@ impl PathSearch<'_> {
             0 | 1 => String::new(),
             closed => format!(" and {} more", closed - 1),
         };
-        let closed = closed.first().map(|directory| {
-            format!("; its user cannot look into {directory}{others}: install the program where that user may run it")
-        });
+        let closed =
+            closed.first().map(|directory| format!(", and its user cannot look into {directory}{others}"));
         format!("no directory of its PATH has it{}", closed.unwrap_or_default())
     }
 }
@@ -204,7 +203,7 @@ mod tests {
         assert!(missing);
         // Root may look into any directory.
         if !rustix::process::geteuid().is_root() {
-            let named = format!("its user cannot look into {}: install", closed.display());
+            let named = format!("has it, and its user cannot look into {}", closed.display());
             assert!(described.contains(&named), "{described}");
         }
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();

@@ -7,7 +7,7 @@ use borough_client::SeenJob;
 use borough_model::JobSpec;
 use borough_model::rollout::{AttemptFits, RolloutProgress, TaskProgress};
 use borough_proto::convert::job_spec_from_message;
-use borough_proto::v1::{Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
+use borough_proto::v1::{EndReason, Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
 use super::tail::failed_helper;
@@ -282,6 +282,11 @@ impl KnownJob {
         let task = self.failed_attempt()?;
         let goes_on = task.failures == 0 && self.seen.job.rollout.as_ref()?.version == self.rollout.version;
         let helper = failed_helper(task);
+        let is_unstarted = task.exit.as_ref().is_some_and(|exit| exit.reason() == EndReason::StartFailed);
+        // An attempt that never started has written nothing.
+        if is_unstarted && helper.is_empty() {
+            return None;
+        }
         let helper = if helper.is_empty() { String::new() } else { format!(" --helper {helper}") };
         let previous = if goes_on { "" } else { " --previous" };
         Some(format!("{}{previous}{helper}", task.index))
@@ -291,12 +296,17 @@ impl KnownJob {
     pub(super) fn last_end(&self) -> String {
         let failed = self.rollout.failed.as_ref().and_then(|task| task.exit.clone());
         let how = failed.map(|exit| ExitView::from(exit).text());
-        let text = |how: String| match how.strip_prefix("stopped: ") {
-            Some(why) => format!("; it was stopped: {why}"),
-            None => format!("; it ended with {how}"),
-        };
-        how.map(text).unwrap_or_default()
+        how.map(end_text).unwrap_or_default()
     }
+}
+
+fn end_text(how: String) -> String {
+    for (begin, own) in [("stopped: ", "it was stopped"), ("start failed: ", "it did not start")] {
+        if let Some(why) = how.strip_prefix(begin) {
+            return format!("; {own}: {why}");
+        }
+    }
+    format!("; it ended with {how}")
 }
 
 /// The state of a task as the model has it. One of a newer gateway counts as pending.
@@ -319,7 +329,7 @@ fn task_state(state: TaskState) -> borough_model::TaskState {
 mod tests {
     use borough_model::Name;
     use borough_model::job::JobKind;
-    use borough_proto::v1::{EndReason, Exit, TaskResize};
+    use borough_proto::v1::{Exit, TaskResize};
 
     use super::super::progress::tests::{service, task};
     use super::*;
@@ -441,5 +451,24 @@ mod tests {
             "alice/web: version 2 was taken back: task 0 failed 3 times in a row; it ended with exit code 7";
         assert_eq!(known.progress(goal), JobProgress::Lost(why.to_owned()));
         assert_eq!(known.failed_attempt().map(|task| task.spec_version), Some(2));
+        assert_eq!(known.failed_logs().as_deref(), Some("0 --previous"));
+    }
+
+    #[test]
+    fn a_version_that_did_not_start_has_no_output_to_show() {
+        let mut known = service(1);
+        known.goal_set(Goal::RolledOut { version: 2 });
+        let message = "cannot execute \"pyhton3\": no directory of its PATH has it".to_owned();
+        let exit = Exit { reason: EndReason::StartFailed.into(), message, ..Exit::default() };
+        let failed = Task {
+            spec_version: 2,
+            failures: 3,
+            exit: Some(exit),
+            ..task(0, TaskState::Pending, Health::Unknown)
+        };
+        known.task_changed(failed);
+        assert_eq!(known.failed_logs(), None);
+        let end = "; it did not start: cannot execute \"pyhton3\": no directory of its PATH has it";
+        assert_eq!(known.last_end(), end);
     }
 }
