@@ -48,7 +48,7 @@ fn refusal(error: &serde_saphyr::Error, file: &str) -> Problem {
     let cause = match words.as_str() {
         TAB => tab_find(file),
         QUOTE => quote_open_find(file).map(|offset| (offset, QUOTE_OPEN)),
-        _ => None,
+        _ => at.and_then(|at| space_missing_find(file, at.line)),
     };
     match cause {
         Some((offset, words)) => Problem::at(Some(Position::of(file, offset)), words.to_owned()),
@@ -73,6 +73,29 @@ fn tab_find(file: &str) -> Option<(usize, &'static str)> {
         line_begin += line.len();
     }
     None
+}
+
+/// Said of `count:3`, which is one word to YAML.
+const SPACE: &str = "a space is missing after the colon; accepted: `name: value`";
+
+/// The place behind the colon of the last field without a space, up to this line. What follows such a field is what the
+/// library cannot read.
+fn space_missing_find(file: &str, line_last: u32) -> Option<(usize, &'static str)> {
+    let lines = file.split_inclusive('\n').take(usize::try_from(line_last).ok()?);
+    let (mut line_begin, mut found) = (0_usize, None);
+    for line in lines {
+        let name = line.trim_start_matches([' ', '-']);
+        let behind = name.trim_start_matches(|each: char| each.is_ascii_lowercase() || each == '_');
+        let colon = line_begin.saturating_add(line.len().saturating_sub(behind.len()));
+        let is_field = behind.len() < name.len();
+        // `http://host` and `a::b` are texts.
+        let value = behind.strip_prefix(':').filter(|value| is_field && !value.starts_with(['/', ':']));
+        if value.is_some_and(|value| !value.starts_with(char::is_whitespace) && !value.is_empty()) {
+            found = Some((colon.saturating_add(1), SPACE));
+        }
+        line_begin = line_begin.saturating_add(line.len());
+    }
+    found
 }
 
 /// The quote that is still open at the end of the file. A quote begins a text only where a value may begin.
@@ -368,6 +391,18 @@ impl<'de> Visitor<'de> for AnyValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_without_a_space_is_named_at_its_colon() {
+        let of = |text: &str| {
+            let [problem] = <[Problem; 1]>::try_from(yaml_read(text).err().unwrap()).unwrap();
+            (problem.at.map(|at| (at.line, at.column)), problem.message)
+        };
+        for text in ["name: web\ncount:3\n", "name: web\ncount:3\ntask: {command: [a]}\n"] {
+            assert_eq!(of(text), (Some((2, 7)), SPACE.to_owned()), "{text}");
+        }
+        assert!(of("name: web: x\n").1.starts_with("a colon is not expected here"));
+    }
 
     #[test]
     fn a_tag_is_refused_at_its_place_unless_it_says_what_the_value_is_anyway() {
