@@ -140,11 +140,17 @@ pub enum ProfileError {
         /// What was asked for.
         name: String,
     },
-    /// Take one of the listed keys, each once. An empty list means that the profile takes no weights.
-    #[error("scoring profile \"{profile}\" takes no weight \"{key}\", or not twice; {}", accepted(.profile))]
+    /// Take one of the listed keys. An empty list means that the profile takes no weights.
+    #[error("scoring profile \"{profile}\" takes no weight \"{key}\"; {}", accepted(.profile))]
     Key {
         /// The profile that was named.
         profile: &'static str,
+        /// The key of the weight.
+        key: String,
+    },
+    /// Give each weight once.
+    #[error("weight \"{key}\" stands twice; accepted: each weight once")]
+    Twice {
         /// The key of the weight.
         key: String,
     },
@@ -230,7 +236,7 @@ impl ScoringProfile {
             let place = keys.iter().position(|&(known, _)| known == key).ok_or_else(refused)?;
             let given = given.get_mut(place).ok_or_else(refused)?;
             if std::mem::replace(given, true) {
-                return Err(refused());
+                return Err(ProfileError::Twice { key: key.to_owned() });
             }
             let weight = weight_parsed(value)
                 .ok_or_else(|| ProfileError::Weight { key: key.to_owned(), value: value.to_owned() })?;
@@ -330,7 +336,7 @@ mod tests {
         assert!(refused("best-fit:cpu=1").contains("it takes none"), "{}", refused("best-fit:cpu=1"));
         let keys = refused("kubernetes:cpu=1");
         assert!(keys.contains("it takes least_allocated, balanced_allocation"), "{keys}");
-        assert!(refused("kubernetes:spread=1,spread=1").contains("not twice"));
+        assert!(refused("kubernetes:spread=1,spread=1").contains("stands twice"));
         for value in ["", "NaN", "inf", "-1", "1e3", "100.01", "0.123", "1.", "+1", "65536", "1.-1"] {
             let refusal = refused(&format!("kubernetes:spread={value}"));
             assert!(refusal.contains("from 0 to 100"), "{value}: {refusal}");

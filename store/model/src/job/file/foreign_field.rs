@@ -1,6 +1,7 @@
 //! Fields of job files of other systems, with the field of this one that says the same, or that it has none.
 
-use super::help::field_help;
+use super::help::{FieldHelp, field_help};
+use super::suggest::nearest;
 
 /// What this system has for a field of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,18 +141,32 @@ pub(super) fn own_field(key: &str) -> Option<OwnField<'static>> {
 
 /// Where a field of this system belongs that stands in `outer` by mistake, such as `cpu` in `task`.
 pub(super) fn own_path(outer: &str, key: &str) -> Option<String> {
+    let mut paths = places_of(outer, key)?.iter().map(|place| format!("{place}{key}"));
+    paths.find(|path| field_help(path).is_ok_and(|help| help.path == *path))
+}
+
+/// The same for a field whose name is written almost right, such as `memroy` in `task`.
+pub(super) fn own_path_near(outer: &str, key: &str) -> Option<String> {
+    let near = |place: &&str| {
+        let help = field_help(place.trim_end_matches('.')).ok()?;
+        let names: Vec<&str> = help.inner.iter().map(FieldHelp::name).collect();
+        nearest(key, &names).map(|name| format!("{place}{name}"))
+    };
+    places_of(outer, key)?.iter().find_map(near)
+}
+
+/// Where else a field may belong that stands in `outer`.
+fn places_of(outer: &str, key: &str) -> Option<&'static [&'static str]> {
     // An item of a list has fields of its own.
     if !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') || outer.contains('[') {
         return None;
     }
-    let places: &[&str] = match outer {
-        "" => &["task.", "task.resources."],
-        "task" => &["task.resources.", ""],
-        "task.resources" => &["task.", ""],
-        _ => return None,
-    };
-    let mut paths = places.iter().map(|place| format!("{place}{key}"));
-    paths.find(|path| field_help(path).is_ok_and(|help| help.path == *path))
+    match outer {
+        "" => Some(&["task.", "task.resources."]),
+        "task" => Some(&["task.resources.", ""]),
+        "task.resources" => Some(&["task.", ""]),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +201,10 @@ mod tests {
             assert_eq!(of("task", key), key);
         }
         assert_eq!(of("task.resources", "ports"), "task.ports");
+        let near = |outer: &str, key: &str| own_path_near(outer, key).unwrap_or_default();
+        assert_eq!(near("task", "memroy"), "task.resources.memory");
+        assert_eq!(near("", "comand"), "task.command");
+        assert_eq!((near("task.ports[0]", "comand"), near("", "zzzzzzzz")), (String::new(), String::new()));
         assert_eq!((of("task.ports[0]", "cpu"), of("", "no_such")), (String::new(), String::new()));
     }
 }

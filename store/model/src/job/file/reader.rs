@@ -8,7 +8,7 @@ use crate::resource::AmountError;
 use crate::unread::UnreadFields;
 
 use super::duration::duration_ms;
-use super::foreign_field::{OwnField, own_field, own_path};
+use super::foreign_field::{OwnField, own_field, own_path, own_path_near};
 use super::problem::{Position, Problem};
 use super::suggest::nearest;
 use super::tree::{TreeKey, TreeNode, TreeValue, duplicates};
@@ -183,6 +183,9 @@ impl FieldReader {
             Some(OwnField::Absent(_)) => None,
             None => nearest(&key.text, accepted),
         };
+        let near_elsewhere =
+            if own.is_none() && near.is_none() { own_path_near(outer, &key.text) } else { None };
+        let own = near_elsewhere.as_deref().map(OwnField::Is).or(own);
         let guess = match (near, own) {
             (Some(near), _) => {
                 if !entries.iter().any(|(key, _)| key.text == near) {

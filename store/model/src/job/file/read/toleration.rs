@@ -44,7 +44,7 @@ fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Toleration {
         effect: None,
         evict_after_ms: None,
     };
-    let TreeValue::Map(_) = item.node.value else {
+    let TreeValue::Map(entries) = &item.node.value else {
         return of_key(reader.text(item));
     };
     let Some(fields) = reader.fields(item, &["taint", "value", "operator", "effect", "evict_after"]) else {
@@ -59,6 +59,8 @@ fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Toleration {
         Some(item) => reader.text(&item),
         // Only an explicit form tolerates every taint.
         None if operator == Some(exists) => Some(String::new()),
+        // Kubernetes calls it `key`, which was refused with this name.
+        None if entries.iter().any(|(key, _)| key.text == "key") => None,
         None => {
             reader.missing(item, "taint", ACCEPTED);
             None
