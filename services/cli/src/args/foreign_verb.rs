@@ -295,9 +295,17 @@ fn nomad_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
         }
         "alloc" | "allocation" | "allocs" => {
             let (_, command, needed) = ATTEMPT_VERBS.iter().find(|(known, ..)| *known == verb)?;
-            // The id of an allocation names no task here.
-            let is_task = behind.first().is_some_and(|first| is_task(first));
-            Some(with_needed(command, if is_task { behind } else { &[] }, needed))
+            // The id of an allocation names no task here. Another word may be a job.
+            let named = behind.iter().find(|word| !word.starts_with('-'));
+            match named {
+                Some(name) if is_task(name) => Some(with_needed(command, behind, needed)),
+                Some(job) if !is_hex(job) => Some(match *command {
+                    "task logs" => format!("job logs {job}"),
+                    "task status" => format!("job status {job}"),
+                    _ => format!("{command} {}", needed.replacen("JOB", job, 1)),
+                }),
+                _ => Some(with_needed(command, &[], needed)),
+            }
         }
         _ => None,
     }
@@ -324,6 +332,11 @@ fn with_needed(command: &str, words: &[&str], needed: &str) -> String {
 /// Whether a word is `JOB/INDEX`.
 fn is_task(word: &str) -> bool {
     word.rsplit_once('/').is_some_and(|(_, index)| is_number(index))
+}
+
+/// Whether a word is an id of another system, or a part of one.
+fn is_hex(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 fn is_number(text: &str) -> bool {
@@ -422,6 +435,10 @@ mod tests {
             ("abort web", "job stop web"),
             ("alloc logs web/0", "task logs web/0"),
             ("alloc logs 4f2a", "task logs JOB/INDEX"),
+            ("alloc logs web", "job logs web"),
+            ("alloc logs -f web", "job logs web"),
+            ("alloc status web", "job status web"),
+            ("alloc stop web", "task stop web/INDEX"),
             ("alloc exec -i web/0 -- ls -l", "task exec web/0 -- ls -l"),
             ("alloc status", "task status JOB/INDEX"),
             ("alloc web/0", "task status web/0"),

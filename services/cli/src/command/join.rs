@@ -1,5 +1,7 @@
 //! `node join-token`: how nodes join a cell.
 
+use std::path::Path;
+
 use borough_client::{Client, JoinTokenRequest};
 use borough_kv::secret::Secret;
 use borough_model::Name;
@@ -8,7 +10,7 @@ use borough_proto::bounds::JOIN_TOKEN_LABEL;
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
 use super::watch::{WatchedView, list_or_watch};
-use crate::args::{Global, JoinTokenIssue, JoinTokenVerb};
+use crate::args::{Global, JoinTokenIssue, JoinTokenVerb, word_shown};
 use crate::exit::{Code, Failure};
 use crate::output::{NodeJoinView, Printer};
 use crate::role::files_private;
@@ -22,7 +24,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     match verb {
-        JoinTokenVerb::Issue(arguments) => issue(client, &arguments, printer).await,
+        JoinTokenVerb::Issue(arguments) => issue(global, client, &arguments, printer).await,
         JoinTokenVerb::List { list } => {
             let fetch = async |page| {
                 let answer = client.join_token_list_page(page).await?;
@@ -46,7 +48,12 @@ pub(super) async fn run(
 }
 
 /// Makes the token here, so that nobody else ever has it but its agent: the cell gets the digest.
-async fn issue(client: &Client, arguments: &JoinTokenIssue, printer: &Printer) -> Result<Code, Failure> {
+async fn issue(
+    global: &Global,
+    client: &Client,
+    arguments: &JoinTokenIssue,
+    printer: &Printer,
+) -> Result<Code, Failure> {
     let JoinTokenIssue { node, to, expires, identity_lasts } = arguments;
     files_private();
     let secret = Secret::create(to, JOIN_TOKEN_LABEL).map_err(secret_failure)?;
@@ -62,15 +69,25 @@ async fn issue(client: &Client, arguments: &JoinTokenIssue, printer: &Printer) -
         return Err(error.into());
     }
     printer.remark(&format!(
-        "wrote {}, by which the agent of node {node} joins cell {} once, within {}\n\
-         hint: borough agent --cell {} --node {node} --join-token-file {}",
+        "wrote {}, by which the agent of node {node} joins cell {} once, within {}\nhint: {}",
         to.display(),
         client.cell(),
         humantime::format_duration(*expires),
-        client.cell(),
-        to.display()
+        agent_command(client, node, to, global.tls.tls_ca.as_deref())
     ));
     Ok(Code::Done)
+}
+
+/// What starts the agent of a node that joins.
+fn agent_command(client: &Client, node: &Name, token: &Path, authority: Option<&Path>) -> String {
+    let word = |path: &Path| word_shown(&path.to_string_lossy());
+    let authority = authority.map(|file| format!(" --tls-ca {}", word(file))).unwrap_or_default();
+    format!(
+        "borough agent --cell {} --node {node} --gateway {} --state-dir /var/lib/borough --join-token-file {}{authority}",
+        client.cell(),
+        client.gateways().join(","),
+        word(token)
+    )
 }
 
 async fn identity_revoke(

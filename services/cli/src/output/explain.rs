@@ -184,12 +184,13 @@ impl ExplanationView {
         if !is_live || (rollout.state == "done" && rollout.failure.is_none()) {
             return None;
         }
-        let headline = format!("rollout {}", rollout.text(&state));
-        let next = format!("borough rollout status {}/{}", job.user, job.name);
+        let job_name = format!("{}/{}", job.user, job.name);
+        let headline = format!("rollout {}", rollout.text(&job_name, &state));
+        let next = format!("borough rollout status {job_name}");
         let summary = format!("{headline}; {next}");
         let explanation =
             v1::Explanation { summary, headline, details: vec![next], ..v1::Explanation::default() };
-        let name = Foreign::from(format!("{}/{}", job.user, job.name));
+        let name = Foreign::from(job_name);
         Some(Self { rollout: Some(rollout), job: Some(name), ..Self::from(explanation) })
     }
 

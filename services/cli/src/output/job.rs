@@ -260,8 +260,9 @@ impl JobStatusView {
         };
         let spec = self.spec.read();
         let gang = spec.as_ref().map(gang_text).unwrap_or_default();
+        let name = format!("{}/{}", job.user, job.name);
         let mut shown = vec![
-            ("job", format!("{}/{} in cell {}", job.user, job.name, job.cell)),
+            ("job", format!("{name} in cell {}", job.cell)),
             ("kind", job.kind.clone()),
             ("state", state),
             ("priority", job.priority.to_string()),
@@ -277,7 +278,10 @@ impl JobStatusView {
             ("submitted", style.time(job.submitted_ms)),
             ("changed", style.time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
-            ("rollout", job.rollout.as_ref().map(|rollout| rollout.text(&job.state)).unwrap_or_default()),
+            (
+                "rollout",
+                job.rollout.as_ref().map(|rollout| rollout.text(&name, &job.state)).unwrap_or_default(),
+            ),
         ]);
         // The labels of empty texts must not widen the column.
         shown.retain(|(_, text)| !text.is_empty());

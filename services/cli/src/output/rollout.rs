@@ -153,8 +153,8 @@ impl RolloutOutput {
         if is_open && !is_live(job_state) { "unfinished" } else { &self.state }
     }
 
-    /// In one line, of a job in this state: from which version to which, how far, and why not further.
-    pub(crate) fn text(&self, job_state: &str) -> String {
+    /// In one line, of the job of this name in this state: from which version to which, how far, and why not further.
+    pub(crate) fn text(&self, job: &str, job_state: &str) -> String {
         let why = self.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
         let mut text = format!("of version {}", self.version);
         match (self.reverts, self.from) {
@@ -166,7 +166,7 @@ impl RolloutOutput {
         if self.skipped > 0 && is_live(job_state) {
             text.push_str(&format!("; {}", self.skipped_text()));
         }
-        if let Some(canaries) = self.canaries_text().filter(|_| is_live(job_state)) {
+        if let Some(canaries) = self.canaries_text(job).filter(|_| is_live(job_state)) {
             text.push_str(&format!("; {canaries}"));
         }
         if self.state == "failed" {
@@ -192,12 +192,12 @@ impl RolloutOutput {
     }
 
     /// What its canaries wait for; `None`: it has none.
-    fn canaries_text(&self) -> Option<String> {
+    fn canaries_text(&self, job: &str) -> Option<String> {
         let canaries = canaries_text(self.canaries);
         match self.canaries_healthy_ms {
             _ if self.canaries == 0 || self.state != "rolling" => None,
             Some(since_ms) => Some(format!(
-                "{canaries} healthy since {}; `borough rollout promote` goes on",
+                "{canaries} healthy since {}; to go on: `borough rollout promote {job}`",
                 time(since_ms)
             )),
             None => {
@@ -307,7 +307,8 @@ impl RolloutStatusView {
 
     /// Which tasks the canaries are, and what they wait for. They stand behind those of the owner.
     fn canaries_text(&self) -> String {
-        let Some(text) = self.rollout.canaries_text() else { return String::new() };
+        let job = format!("{}/{}", self.user, self.name);
+        let Some(text) = self.rollout.canaries_text(&job) else { return String::new() };
         let end = self.count.saturating_add(self.rollout.canaries);
         let indexes: Vec<u32> = (self.count..end).collect();
         format!("{} {}: {text}", if indexes.len() == 1 { "task" } else { "tasks" }, ranges(&indexes))
@@ -373,7 +374,7 @@ mod tests {
         };
         let of = |rollout: &v1::Rollout| {
             let output = RolloutOutput::from(rollout.clone());
-            (output.text_short(), output.text("running"))
+            (output.text_short(), output.text("ann/web", "running"))
         };
         let text = |short: &str, long: &str| (short.to_owned(), long.to_owned());
         assert_eq!(
@@ -403,7 +404,7 @@ mod tests {
         assert!(status(placed(0), false).contains("; 2 surging tasks wait for a node (borough why"));
         assert!(!status(placed(0), true).contains("wait"), "they fit, and only have no node yet");
         // Nothing of it goes on once the job is over.
-        let over = RolloutOutput::from(surging.clone()).text("stopped");
+        let over = RolloutOutput::from(surging.clone()).text("ann/web", "stopped");
         assert_eq!(over, "of version 4 from 3, unfinished; the job is stopped");
         let view = |job_state: v1::JobState| {
             let job = v1::Job { state: job_state.into(), count: 3, ..v1::Job::default() };
