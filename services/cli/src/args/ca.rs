@@ -79,7 +79,8 @@ pub struct CaIssueArguments {
 
 fn holder(text: &str) -> Result<CertificateName, String> {
     let accepted = "accepted: gateway, control, operator, user/NAME, or CELL/NODE";
-    let name = |text: &str| Name::new(text).map_err(|error| format!("{text:?} {error}; {accepted}"));
+    // The name is a part of what was typed, which the message begins with.
+    let name = |part: &str| Name::new(part).map_err(|error| format!("has the name {part:?}, which {error}"));
     match text.split_once('/') {
         Some(("user", user)) => {
             Ok(CertificateName::User(Identity { user: name(user)?, groups: BTreeSet::new() }))

@@ -3,6 +3,7 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseIntError};
 
 use borough_model::job::file::nearest;
@@ -287,6 +288,9 @@ impl UsageError<'_> {
                 _ => format!("{name}: {shown} is no whole number; accepted: a number such as 0 or 12"),
             };
         }
+        if source.is_some_and(|source| source.is::<AddrParseError>()) {
+            return format!("{name}: {shown}; accepted: an IP address such as 10.0.0.5 or ::1");
+        }
         let reason = source.map(ToString::to_string).unwrap_or_default();
         match reason.split_once(" is not in ") {
             Some((_, bounds)) => format!("{name}: {shown}; accepted: {}", bounds_text(bounds)),
@@ -445,7 +449,8 @@ fn named(argument: &str) -> String {
     }
     let first = argument.split([' ', '=']).next().unwrap_or_default();
     let first = first.split("[=").next().unwrap_or_default();
-    first.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).trim_end_matches("...").to_owned()
+    let first = first.trim_end_matches("...").replace("[/INDEX]", "");
+    first.trim_matches(['<', '>', '[', ']']).trim_end_matches("...").to_owned()
 }
 
 /// `1..=255` as `1 to 255`, `16..` as `from 16`.
