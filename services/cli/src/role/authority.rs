@@ -21,7 +21,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
 use super::issuer::new_file;
-use super::{failed, files_private};
+use super::{failed, files_private, there_already};
 use crate::args::{CaIssueArguments, CaVerb};
 use crate::exit::{Code, Failure};
 use crate::output::{CertificateView, Printer, time};
@@ -33,6 +33,9 @@ const AUTHORITY_VALID: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 const SKEW: Duration = Duration::from_secs(300);
 /// The longest file with a key, in bytes.
 const KEY_BYTES_MAX: u64 = 16_384;
+
+/// The files of a certificate that is issued.
+const FILES: [&str; 3] = ["key.pem", "cert.pem", "ca.pem"];
 
 /// What an authority has issued.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -171,6 +174,8 @@ impl Authority {
         let mut name = name_of(arguments)?;
         if *renew {
             groups_kept(&mut name, to);
+        } else {
+            places_free(to)?;
         }
         let now_s = now_s();
         let expires_s = now_s.saturating_add(expires.as_secs());
@@ -191,12 +196,8 @@ impl Authority {
         });
         write(&self.dir.join("issued.json"), &self.issued)?;
         fs::create_dir_all(to).map_err(|error| failed(&format!("cannot make {}", to.display()), &error))?;
-        let files = [
-            ("key.pem", 0o600, key.serialize_pem()),
-            ("cert.pem", 0o644, certificate.pem()),
-            ("ca.pem", 0o644, self.pem.clone()),
-        ];
-        for (file, mode, text) in files {
+        let files = [(0o600, key.serialize_pem()), (0o644, certificate.pem()), (0o644, self.pem.clone())];
+        for (file, (mode, text)) in FILES.into_iter().zip(files) {
             let path = to.join(file);
             if *renew { replaced(&path, mode, &text)? } else { new_file(&path, mode, &text)? }
         }
@@ -261,6 +262,12 @@ impl Authority {
         let list = list.map_err(|error| failed("cannot sign the list of revoked certificates", &error))?;
         replaced(&self.dir.join("crl.pem"), 0o644, &list)
     }
+}
+
+/// Refuses a directory that has one of the files, before anything is recorded as issued.
+fn places_free(to: &Path) -> Result<(), Failure> {
+    let taken = FILES.iter().map(|file| to.join(file)).find(|path| path.symlink_metadata().is_ok());
+    taken.map_or(Ok(()), |path| Err(there_already(&path)))
 }
 
 /// Whose the certificate is, with the groups of a user.
