@@ -26,7 +26,10 @@ pub(crate) fn own_file_read<T: DeserializeOwned>(path: &Path) -> io::Result<Opti
         Err(error) => return Err(named(error.to_string(), error.kind())),
     };
     let read = serde_json::from_str(&text);
-    read.map(Some).map_err(|error| named(problem_text(&error), io::ErrorKind::InvalidData))
+    read.map(Some).map_err(|error| {
+        let placed = format!("{}:{}", path.display(), problem_text(&error));
+        io::Error::new(io::ErrorKind::InvalidData, placed)
+    })
 }
 
 /// Held while a file is read and written again, so that two commands do not undo each other's change.
@@ -59,7 +62,7 @@ fn problem_text(error: &serde_json::Error) -> String {
         serde_json::error::Category::Eof => "the JSON ends in the middle".to_owned(),
         _ => "this is no JSON".to_owned(),
     };
-    format!("line {}, column {}: {what}", error.line(), error.column().max(1))
+    format!("{}:{}: {what}", error.line(), error.column().max(1))
 }
 
 /// `unknown field`, `invalid type` and their kind, as serde writes them.
@@ -119,24 +122,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("contexts.json");
         for (text, problem) in [
-            ("", "line 1, column 1: the JSON ends in the middle"),
-            ("{", "line 1, column 1: the JSON ends in the middle"),
-            ("{\n  x", "line 2, column 3: this is no JSON"),
-            ("3", "line 1, column 1: integer 3; accepted: an object, {…}"),
-            ("{\"contexts\": 3}", "line 1, column 14: integer 3; accepted: an object, {…}"),
-            ("{\"current\": 3}", "line 1, column 13: integer 3; accepted: a text in double quotes"),
-            (
-                "{\"contexts\": {\"p\": {\"gateways\": \"x\"}}}",
-                "line 1, column 35: string \"x\"; accepted: a list, […]",
-            ),
-            (
-                "{\"curent\": \"p\"}",
-                "line 1, column 9: unknown field \"curent\"; accepted: current or contexts",
-            ),
+            ("", "1:1: the JSON ends in the middle"),
+            ("{", "1:1: the JSON ends in the middle"),
+            ("{\n  x", "2:3: this is no JSON"),
+            ("3", "1:1: integer 3; accepted: an object, {…}"),
+            ("{\"contexts\": 3}", "1:14: integer 3; accepted: an object, {…}"),
+            ("{\"current\": 3}", "1:13: integer 3; accepted: a text in double quotes"),
+            ("{\"contexts\": {\"p\": {\"gateways\": \"x\"}}}", "1:35: string \"x\"; accepted: a list, […]"),
+            ("{\"curent\": \"p\"}", "1:9: unknown field \"curent\"; accepted: current or contexts"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = own_file_read::<ContextFile>(&path).unwrap_err().to_string();
-            assert_eq!(error, format!("{}: {problem}", path.display()), "{text}");
+            assert_eq!(error, format!("{}:{problem}", path.display()), "{text}");
         }
         std::fs::write(&path, [0xff]).unwrap();
         let error = own_file_read::<ContextFile>(&path).unwrap_err().to_string();

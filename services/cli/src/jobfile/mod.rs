@@ -13,8 +13,8 @@ mod yaml;
 mod tests;
 
 pub use jsonnet::evaluate;
-pub(crate) use problem::shown as path_shown;
 pub use problem::{EmptyContent, JobFileError};
+pub(crate) use problem::{named as file_named, shown as path_shown};
 pub use starter::{StarterKind, starter, starter_json, starter_of};
 pub(crate) use written::job_text;
 
@@ -68,8 +68,8 @@ impl LoadedFile {
     /// The file, with the line and the column of a field if they are known.
     pub(crate) fn place_shown(&self, path: &Path, field: &str) -> String {
         match field_place(&self.tree, field) {
-            Some(at) => format!("{}:{}:{}", path_shown(path), at.line, at.column),
-            None => path_shown(path),
+            Some(at) => format!("{}:{}:{}", file_named(path), at.line, at.column),
+            None => file_named(path),
         }
     }
 }
@@ -231,20 +231,24 @@ fn emptiness(text: &str, comments: &[&str]) -> Option<EmptyContent> {
 }
 
 fn text_read(path: &Path) -> Result<String, JobFileError> {
-    let failed = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::InvalidData => JobFileError::NotText { path: path.to_owned() },
-        _ => JobFileError::Read { path: path.to_owned(), source },
-    };
-    let mut text = String::new();
+    let failed = |source: std::io::Error| JobFileError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
-        std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text)
+        std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
     } else {
         let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
     };
     let length = u64::try_from(read.map_err(failed)?).unwrap_or(u64::MAX);
     if length > FILE_BYTES_MAX {
         return Err(JobFileError::TooLarge { path: path.to_owned(), limit_bytes: FILE_BYTES_MAX });
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let text = String::from_utf8_lossy(good);
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        let (line, column) =
+            (text.matches('\n').count().saturating_add(1), last.chars().count().saturating_add(1));
+        JobFileError::NotText { path: path.to_owned(), line, column }
+    })
 }

@@ -8,32 +8,37 @@ use borough_model::job::file::Problem;
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
     /// The file cannot be read. Name another.
-    #[error("cannot read the job file {}", shown(path))]
+    #[error("cannot read the job file {}", named(path))]
     Read {
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
     /// The path names something else than a file: it could be read without end, or not at all. Name a file.
-    #[error("{} is a {kind}, not a job file", shown(path))]
+    #[error("{} is a {kind}, not a job file", named(path))]
     Kind { path: PathBuf, kind: &'static str },
     /// The file has bytes that are no text. Save it as UTF-8.
-    #[error("the job file {} is not UTF-8 text", shown(path))]
-    NotText { path: PathBuf },
+    #[error("{}:{line}:{column}: a byte that is no UTF-8 text; accepted: a file in UTF-8", named(path))]
+    NotText {
+        path: PathBuf,
+        /// Where the first such byte is.
+        line: usize,
+        column: usize,
+    },
     /// The file has nothing to read. Begin with an example.
-    #[error("{} {content}; accepted: a job with at least name and task", shown(path))]
+    #[error("{} {content}; accepted: a job with at least name and task", named(path))]
     Empty { path: PathBuf, content: EmptyContent },
     /// The name has none of the accepted endings. Give it one.
     #[error(
         "{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input",
-        shown(path)
+        named(path)
     )]
     Extension { path: PathBuf },
     /// Variables are given for a file that takes none. Leave them out, or name a Jsonnet file.
-    #[error("{} is no Jsonnet file; accepted: --ext-str and --tla-str with .jsonnet only", shown(path))]
+    #[error("{} is no Jsonnet file; accepted: --ext-str and --tla-str with .jsonnet only", named(path))]
     Variables { path: PathBuf },
     /// The file is larger than any job file.
-    #[error("{} has more than {limit_bytes} bytes", shown(path))]
+    #[error("{} has more than {limit_bytes} bytes", named(path))]
     TooLarge {
         path: PathBuf,
         /// The most that is read.
@@ -85,6 +90,11 @@ impl JobFileError {
     }
 }
 
+/// The file in a message: `-` is no name of one.
+pub(crate) fn named(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { shown(path) }
+}
+
 /// A path on one line: its name may have line ends and other control characters.
 pub(crate) fn shown(path: &Path) -> String {
     let plain = |each: char| {
@@ -95,8 +105,8 @@ pub(crate) fn shown(path: &Path) -> String {
 
 fn lines(path: &Path, problems: &[Problem]) -> Vec<String> {
     let line = |problem: &Problem| match problem.at {
-        Some(at) => format!("{}:{}:{}: {}", shown(path), at.line, at.column, problem.message),
-        None => format!("{}: {}", shown(path), problem.message),
+        Some(at) => format!("{}:{}:{}: {}", named(path), at.line, at.column, problem.message),
+        None => format!("{}: {}", named(path), problem.message),
     };
     problems.iter().map(line).collect()
 }

@@ -1,7 +1,7 @@
 //! `job init`, `job schema` and `job validate`, and how every verb reads a job file.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use borough_model::Name;
 use borough_model::federation::federated_file_schema;
@@ -12,7 +12,7 @@ use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::{
-    EmptyContent, JobFileError, LoadOptions, LoadedFile, StarterKind, load, path_shown, starter,
+    EmptyContent, JobFileError, LoadOptions, LoadedFile, StarterKind, file_named, load, path_shown, starter,
     starter_json, starter_of,
 };
 use crate::output::{Printer, SpecView, tally};
@@ -64,7 +64,7 @@ pub(super) async fn validate(
             JobKind::AllocSet => tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "alloc"),
             _ => tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "task"),
         };
-        format!("{}: fine: {}/{} with {tasks}", path_shown(&arguments.file), spec.user, spec.name)
+        format!("{}: fine: {}/{} with {tasks}", file_named(&arguments.file), spec.user, spec.name)
     })?;
     Ok(Code::Done)
 }
@@ -171,6 +171,12 @@ fn start_hint(path: &Path, start: Start) -> String {
     }
 }
 
+/// The job file beside a missing one that has its name with another ending.
+fn file_meant(path: &Path) -> Option<PathBuf> {
+    let others = ["yaml", "yml", "json", "jsonnet"].map(|ending| path.with_extension(ending));
+    others.into_iter().find(|other| other.is_file())
+}
+
 pub(in crate::command) fn refused(path: &Path, error: &JobFileError) -> Failure {
     if let JobFileError::Empty { content, .. } = error {
         let start = match content {
@@ -183,14 +189,20 @@ pub(in crate::command) fn refused(path: &Path, error: &JobFileError) -> Failure 
         && source.kind() == std::io::ErrorKind::NotFound
     {
         let lines = error.lines().join("; ");
-        return Failure::new(Code::Usage, lines).with_hint(start_hint(path, Start::Missing));
+        return match file_meant(path) {
+            Some(near) => {
+                let near = near.to_string_lossy();
+                Failure::new(Code::Usage, format!("{lines}, did you mean {near:?}?"))
+            }
+            None => Failure::new(Code::Usage, lines).with_hint(start_hint(path, Start::Missing)),
+        };
     }
     let lines = error.lines();
     match lines.as_slice() {
         [line] => Failure::new(Code::Usage, line.clone()),
         _ => {
             let found = tally(lines.len(), "problem");
-            Failure::new(Code::Usage, format!("{}: {found}", path_shown(path))).with_details(lines)
+            Failure::new(Code::Usage, format!("{}: {found}", file_named(path))).with_details(lines)
         }
     }
 }
@@ -198,6 +210,16 @@ pub(in crate::command) fn refused(path: &Path, error: &JobFileError) -> Failure 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_another_ending_is_meant() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("web.yml");
+        assert_eq!(file_meant(&path), None);
+        let other = directory.path().join("web.yaml");
+        std::fs::write(&other, "name: web").unwrap();
+        assert_eq!(file_meant(&path), Some(other));
+    }
 
     #[test]
     fn the_user_of_a_file_that_counts_is_said() {
