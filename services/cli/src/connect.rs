@@ -60,13 +60,12 @@ pub(crate) fn connector(tls: Option<TlsFiles>) -> Result<Connector, Failure> {
     Ok(Connector::tls(tls.map_err(|error| tls_refused(&error))?))
 }
 
-/// The failure of certificates. A file that cannot be read is a wrong command line, as a job file is.
+/// The failure of certificates. A file that cannot be used is a wrong command line, as a job file is.
 pub(crate) fn tls_refused(error: &TlsError) -> Failure {
     match error {
         TlsError::Read { .. } => Failure::new(Code::Usage, error_chain(error))
             .with_hint("name files that this user may read: --tls-ca FILE, --tls-cert FILE, --tls-key FILE"),
-        TlsError::Half => Failure::new(Code::Usage, error_chain(error)),
-        _ => Failure::new(Code::Refused, error_chain(error)),
+        _ => Failure::new(Code::Usage, error_chain(error)),
     }
 }
 
@@ -382,7 +381,15 @@ mod tests {
 
     #[test]
     fn a_certificate_without_its_key_is_wrong_usage() {
-        assert_eq!(tls_refused(&TlsError::Half).code(), Code::Usage);
+        let key = || "key.pem".into();
+        for error in [
+            TlsError::Half,
+            TlsError::Missing { path: "web.yaml".into(), what: "certificate in PEM" },
+            TlsError::OtherKey { certificate: "own.pem".into(), key: key() },
+            TlsError::Open { path: key(), mode: 0o644 },
+        ] {
+            assert_eq!(tls_refused(&error).code(), Code::Usage, "{error}");
+        }
     }
 
     #[test]

@@ -114,6 +114,9 @@ impl ClientToken {
         if text.len() > TOKEN_BYTES_MAX {
             return Err(refused("has more than 8,192 bytes"));
         }
+        if text.lines().count() > 1 {
+            return Err(refused("has several lines"));
+        }
         let sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
         if sendable { Ok(text) } else { Err(refused("has other characters")) }
     }

@@ -127,7 +127,7 @@ pub(crate) fn user_token(arguments: &UserTokenArguments, printer: &Printer) -> R
     let text = private_text_read(key, KEY_BYTES_MAX).map_err(key_refused)?;
     let not_ours = || {
         let text = format!("{} is no key of an issuer", key.display());
-        Failure::new(Code::Refused, text).with_hint("make one: borough auth issuer --key FILE --to FILE")
+        Failure::new(Code::Usage, text).with_hint("make one: borough auth issuer --key FILE --to FILE")
     };
     let (issuer, pem) =
         text.strip_prefix(ISSUER_LINE).and_then(|rest| rest.split_once('\n')).ok_or_else(not_ours)?;
@@ -153,11 +153,7 @@ pub(crate) fn user_token(arguments: &UserTokenArguments, printer: &Printer) -> R
 }
 
 fn key_refused(error: SecretError) -> Failure {
-    let code = match error {
-        SecretError::Io { .. } => Code::Usage,
-        _ => Code::Refused,
-    };
-    let failure = Failure::new(code, error_chain(&error));
+    let failure = Failure::new(Code::Usage, error_chain(&error));
     match error {
         SecretError::Open { path, .. } => failure.with_hint(format!("chmod 600 {}", path.display())),
         SecretError::Io { .. } => failure
