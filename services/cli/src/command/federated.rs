@@ -9,6 +9,7 @@ use std::path::Path;
 use borough_client::{Client, ClientError, FederatedFilter, JobRef};
 use borough_model::Name;
 use borough_model::federation::{FEDERATION_LABEL, FederatedJob, SplitPolicy};
+use borough_model::job::file::nearest;
 use borough_proto::v1;
 use borough_proto::v1::order_federated_release_request::Order;
 
@@ -28,6 +29,9 @@ use crate::jobfile::{LoadedFederated, federated_read, load_federated, path_shown
 use crate::output::{
     FederatedJobView, FederatedPlanView, FederatedVersionView, Printer, Style, TakenBack, tally,
 };
+
+/// Names that are looked at for a near one: one page.
+const NAMES_MAX: u32 = 1_000;
 
 pub(super) async fn run(global: &Global, verb: FederatedVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
@@ -55,6 +59,19 @@ fn explained(client: &Client, error: ClientError) -> Failure {
         return failure.with_hint("borough federation job list");
     }
     home_missing_explained(client, failure)
+}
+
+/// The same of a call on one job, with the near name of a job that the federation has.
+async fn job_explained(client: &Client, job: &JobRef, error: ClientError) -> Failure {
+    let failure = explained(client, error);
+    if failure.code() != Code::NotFound || !failure.message().contains("federated job") {
+        return failure;
+    }
+    let filter = FederatedFilter { user: job.user.clone(), ..FederatedFilter::default() };
+    let page = v1::PageRequest { limit: NAMES_MAX, page: String::new() };
+    let known = client.federated_list_page(&filter, page).await.unwrap_or_default().jobs;
+    let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+    failure.with_near(nearest(&job.name, &names))
 }
 
 /// Loads the job of a file, and says what is remarkable about it.
@@ -222,7 +239,10 @@ async fn status(
     let client = home(global, &status.target.home)?;
     let job = status.target.job.resolve(client.user());
     let fetch = async |_| {
-        let answer = client.federated_get(&job).await.map_err(|error| explained(&client, error))?;
+        let answer = match client.federated_get(&job).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(job_explained(&client, &job, error).await),
+        };
         let mut view = FederatedJobView::from(answer.job.unwrap_or_default());
         causes_add(&client, &job, &mut view).await;
         Ok(view)
@@ -237,8 +257,10 @@ async fn status(
 async fn scale(global: &Global, scale: FederatedScale, printer: &Printer) -> Result<Code, Failure> {
     let client = home(global, &scale.home)?;
     let job = scale.job.resolve(client.user());
-    let scaled = client.federated_scale(&job, scale.count).await;
-    let scaled = scaled.map_err(|error| explained(&client, error))?;
+    let scaled = match client.federated_scale(&job, scale.count).await {
+        Ok(scaled) => scaled,
+        Err(error) => return Err(job_explained(&client, &job, error).await),
+    };
     let goal = SettledGoal::after(&scaled, job_kept(&client, &job).await.as_ref());
     settle(&client, &job, scale.wait, goal, printer).await
 }

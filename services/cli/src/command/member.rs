@@ -5,6 +5,7 @@ use std::time::Duration;
 use borough_client::{Client, ClientError, FederatedFilter, MemberChange};
 use borough_kv::env::SystemClock;
 use borough_model::Name;
+use borough_model::job::file::nearest;
 use borough_proto::v1::{FederatedJob, Member, PageRequest, WatchFilter};
 
 use super::bulk::named_read;
@@ -126,6 +127,17 @@ async fn contradictions(
     Ok(warnings)
 }
 
+/// The failure of a call on one cell, with the near name of a cell that the federation has.
+async fn unknown_explained(client: &Client, member: &str, error: ClientError) -> Failure {
+    let failure = explained(client, error);
+    if failure.code() != Code::NotFound || !failure.message().contains("member cell") {
+        return failure;
+    }
+    let known = client.member_list(Vec::new()).await.unwrap_or_default();
+    let names: Vec<&str> = known.iter().map(|known| known.cell.as_str()).collect();
+    failure.with_near(nearest(member, &names))
+}
+
 /// Takes a cell out after a question.
 pub(super) async fn leave(
     global: &Global,
@@ -151,9 +163,9 @@ pub(super) async fn cordon(
     let draining = (cordoned == Cordon::Lifted).then_some(false);
     let wanted =
         MemberChange { cordoned: Some(cordoned == Cordon::Set), draining, ..MemberChange::default() };
-    let read = async |member: &Name| {
-        let known = client.member_get(member.as_str()).await;
-        known.map_err(|error| explained(&client, error)).map(|_| member.to_string())
+    let read = async |member: &Name| match client.member_get(member.as_str()).await {
+        Ok(_) => Ok(member.to_string()),
+        Err(error) => Err(unknown_explained(&client, member.as_str(), error).await),
     };
     let mut views = Vec::new();
     for member in named_read(&targets.members, "cell", read).await? {
@@ -174,7 +186,10 @@ pub(super) async fn cordon(
 pub(super) async fn drain(global: &Global, drain: MemberDrain, printer: &Printer) -> Result<Code, Failure> {
     let MemberDrain { target, wait } = drain;
     let (client, member) = (home(global, &target.home)?, target.member.as_str());
-    let known = client.member_get(member).await.map_err(|error| explained(&client, error))?;
+    let known = match client.member_get(member).await {
+        Ok(known) => known,
+        Err(error) => return Err(unknown_explained(&client, member, error).await),
+    };
     if !known.draining {
         let what = format!("move the federated tasks of cell {member} to other cells");
         confirm(global, &client, Intent::stop(&what), printer)?;

@@ -158,6 +158,10 @@ async fn job_unknown(
         // Often somebody else has the job.
         None => {
             let all = jobs(client, "").await?.jobs;
+            // It was submitted between the two questions.
+            if all.contains(job) {
+                return Ok(None);
+            }
             all.iter().find(|other| other.name == job.name).map(ToString::to_string)
         }
     };
