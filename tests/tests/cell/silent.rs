@@ -117,7 +117,7 @@ async fn logs_and_commands_of_a_task_on_a_silent_node_name_it_and_its_silence() 
     told(cell.borough(&["task", "signal", "talker/0", "HUP"]).await.ended(5));
     cell.borough(&["job", "status", "talker"]).await.ended(0).prints("has not answered for ");
     let all = cell.borough(&["job", "logs", "talker"]).await.ended(5);
-    all.warns(silence).warns("1 attempt could not be read to the end");
+    all.warns(silence).warns("error: tester/talker/0: attempt 1 cannot be read further: ");
 
     // Who follows goes on waiting, and is told once.
     let follow = Following::start(&cell, "follow", &["task", "logs", "-f", "talker/0"]);

@@ -1,9 +1,9 @@
 //! Lists are read in pages, and each page is written as it comes.
 
-use borough_proto::v1::PageRequest;
+use borough_proto::v1::{LabelMatch, PageRequest};
 use serde::Serialize;
 
-use crate::args::ListArguments;
+use crate::args::{ListArguments, condition_value, word_shown};
 use crate::exit::{Code, Failure};
 use crate::output::{ListOutput, Printer, Tabular};
 
@@ -77,6 +77,12 @@ pub(super) struct NoRows<'n> {
 
 impl NoRows<'_> {
     pub(super) fn text(&self) -> String {
+        self.text_of(&[])
+    }
+
+    /// The same of a list that labels choose: the commands keep the labels.
+    pub(super) fn text_of(&self, selector: &[LabelMatch]) -> String {
+        let labels = labels_words(selector);
         let whose = match self.user {
             None => String::new(),
             Some("") => " of any user".to_owned(),
@@ -84,9 +90,21 @@ impl NoRows<'_> {
         };
         let such = if self.chosen { " like this" } else { "" };
         let others: Vec<String> =
-            self.others.iter().map(|(what, command)| format!("{what}: {command}")).collect();
+            self.others.iter().map(|(what, command)| format!("{what}: {command}{labels}")).collect();
         let hint = if others.is_empty() { String::new() } else { format!("\nhint: {}", others.join("; ")) };
         format!("no {}{such}{whose} in cell {}{hint}", self.rows, self.cell)
+    }
+}
+
+/// Conditions as the option that was typed; empty without any.
+fn labels_words(selector: &[LabelMatch]) -> String {
+    let condition = |one: &LabelMatch| {
+        let sign = if one.not { "!=" } else { "=" };
+        format!("{}{sign}{}", one.key, condition_value(&one.value))
+    };
+    match selector {
+        [] => String::new(),
+        all => format!(" -l {}", word_shown(&all.iter().map(condition).collect::<Vec<_>>().join(","))),
     }
 }
 
@@ -143,6 +161,9 @@ mod tests {
         let none = NoRows { rows: "jobs", user: Some("ann"), cell: "alpha", chosen: false, others };
         let hint = "hint: of every user, if you may see them: borough job list --all; ended ones too: borough job list --ended";
         assert_eq!(none.text(), format!("no jobs of user ann in cell alpha\n{hint}"));
+        let label = |value: &str, not| LabelMatch { key: "app".to_owned(), value: value.to_owned(), not };
+        let chosen = none.text_of(&[label("shop", false), label("old", true)]);
+        assert!(chosen.contains("borough job list --all -l app=shop,app!=old;"), "{chosen}");
         let all = NoRows { user: Some(""), chosen: true, others: &[], ..none };
         assert_eq!(all.text(), "no jobs like this of any user in cell alpha");
         assert_eq!(NoRows { user: None, others: &[], ..none }.text(), "no jobs in cell alpha");

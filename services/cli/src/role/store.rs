@@ -11,6 +11,7 @@ use borough_kv::embedded::{EmbeddedEngine, OpenError, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::fault::{FaultEngine, FaultPlan};
 use borough_store::cell::StoreOpened;
+use borough_store::error_chain;
 
 use super::failed;
 use crate::args::{EMBEDDED, StoreLocation};
@@ -148,7 +149,8 @@ fn embedded_find(directory: &Path) -> Result<(), Failure> {
 fn embedded_failure(error: &OpenError) -> Failure {
     let failure = failed("cannot open the store", error);
     match error {
-        OpenError::Io { .. } => Failure::new(Code::StoreFailed, failure.message()),
+        // Its own words begin with the store and its place.
+        OpenError::Io { .. } => Failure::new(Code::StoreFailed, error_chain(error)),
         OpenError::Locked { .. } => failure.with_hint(
             "another `borough` runs there, such as `borough dev`; stop it, or use another directory",
         ),

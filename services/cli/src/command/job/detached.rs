@@ -14,13 +14,13 @@ pub(super) fn begun_text(job: &JobRef, admitted: &Job, goal: Option<Goal>) -> St
     let tasks = admitted.tasks.unwrap_or_default();
     match goal {
         Some(Goal::RolledOut { version }) => {
-            format!("{job}: submitted; a rollout of version {version} begins: borough rollout status {job}")
+            format!("{job}: a rollout of version {version} begins: borough rollout status {job}")
         }
         _ if admitted.state() == JobState::Waiting => {
-            format!("{job}: submitted; it waits for other jobs: borough job status {job}")
+            format!("{job}: it waits for other jobs: borough job status {job}")
         }
         _ if admitted.count > 0 && tasks.running == 0 => {
-            format!("{job}: submitted; no task runs yet: borough job status {job}")
+            format!("{job}: no task runs yet: borough job status {job}")
         }
         _ => format!("{job}: {} of {} tasks run: borough job status {job}", tasks.running, admitted.count),
     }
@@ -50,7 +50,7 @@ mod tests {
     fn the_line_has_what_is_known() {
         let job = JobRef::new("ann", "web");
         let mut admitted = Job { count: 2, state: JobState::Running.into(), ..Job::default() };
-        let new = "ann/web: submitted; no task runs yet: borough job status ann/web";
+        let new = "ann/web: no task runs yet: borough job status ann/web";
         assert_eq!(begun_text(&job, &admitted, None), new);
         let rollout = begun_text(&job, &admitted, Some(Goal::RolledOut { version: 5 }));
         assert!(

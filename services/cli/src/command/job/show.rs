@@ -110,7 +110,7 @@ pub(super) async fn list(
         chosen: !filter.states.is_empty() || !filter.selector.is_empty(),
         others: &others,
     };
-    list_or_watch(watched, listed, none.text(), printer, fetch).await
+    list_or_watch(watched, listed, none.text_of(&filter.selector), printer, fetch).await
 }
 
 /// The commands that show other jobs than an empty list.

@@ -224,7 +224,7 @@ impl AllLogs<'_> {
             }
             Shown::Failed { text, code } => {
                 self.failed.add(code);
-                self.printer.remark(&text);
+                self.printer.failure(&Failure::new(code, text));
                 Ok(())
             }
         }
@@ -245,7 +245,8 @@ impl AllLogs<'_> {
 
     fn code(&self) -> Code {
         let UnreadAttempts { all, .. } = self.failed;
-        if all > 0 {
+        // One error has said all of one attempt.
+        if all > 1 {
             self.printer.remark(&format!("{} could not be read to the end", tally(all, "attempt")));
         }
         self.failed.code()

@@ -116,7 +116,11 @@ pub(super) async fn attempt_read(
             Some(Err(error)) => {
                 let failure = Failure::from(error);
                 let text = Foreign::from(failure.message());
-                let text = format!("{task}: attempt {attempt} cannot be read further: {text}");
+                // What the attempt does not have was never read.
+                let text = match failure.code() {
+                    Code::NotFound => format!("{task}: attempt {attempt}: {text}"),
+                    _ => format!("{task}: attempt {attempt} cannot be read further: {text}"),
+                };
                 vec![Shown::Failed { text, code: failure.code() }]
             }
             None => break,
