@@ -44,6 +44,7 @@ use crate::jobfile;
 use crate::output::Printer;
 use crate::role;
 pub(crate) use audit::audited_methods;
+pub(crate) use rollout_undo::KnownVersions;
 
 /// Runs the verb of the arguments.
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {

@@ -9,11 +9,11 @@ use borough_proto::v1::{Job, JobVersion, RolloutState};
 use crate::output::{Style, changes_text, spec_changes};
 
 /// The specs of a job's versions, newest first.
-pub(super) struct KnownVersions(Vec<(u32, JobSpec)>);
+pub(crate) struct KnownVersions(Vec<(u32, JobSpec)>);
 
 impl KnownVersions {
     /// Reads the versions of a job; none if that fails: the gateway decides without them.
-    pub(super) async fn read(client: &Client, job: &JobRef, row: &Job) -> Self {
+    pub(crate) async fn read(client: &Client, job: &JobRef, row: &Job) -> Self {
         Self::of(client.job_history(job).await.unwrap_or_default(), &row.id)
     }
 
@@ -32,6 +32,17 @@ impl KnownVersions {
 
     fn spec(&self, version: u32) -> Option<&JobSpec> {
         self.0.iter().find(|(known, _)| *known == version).map(|(_, spec)| spec)
+    }
+
+    /// The versions that were rolled out and differ from the one in force, all of them if that is not known.
+    pub(crate) fn others(&self, row: &Job) -> Vec<u32> {
+        let in_force = self.spec(row.spec_version);
+        let differs = |version: &u32| match (self.spec(*version), in_force) {
+            (Some(spec), Some(in_force)) => spec != in_force,
+            _ => *version != row.spec_version,
+        };
+        let rolled_out = row.rollout.iter().flat_map(|rollout| rollout.versions.iter().copied());
+        rolled_out.filter(differs).collect()
     }
 
     /// The version that `rollout undo` without `--to` brings back: the newest rolled out one that differs.
@@ -111,6 +122,8 @@ mod tests {
         let rollout = Rollout { version: 3, versions: vec![1, 2], ..Rollout::default() };
         let row = Job { spec_version: 3, rollout: Some(rollout), ..Job::default() };
         assert_eq!(known.before(&row), Some(1), "version 2 says the same");
+        assert_eq!(known.others(&row), [1]);
+        assert_eq!(KnownVersions::of(Vec::new(), "j1").others(&row), [1, 2], "nothing is known of them");
         assert_eq!(known.changes(&row, 1), "  ~ labels.team: b -> a\n");
         assert_eq!((known.original(3), known.original(2)), (Some(2), None));
         let again = KnownVersions::of([versions_again(), vec![version(5, "b", 1)]].concat(), "j1");

@@ -14,9 +14,10 @@ use clap_complete::engine::CompletionCandidate;
 
 use super::TypedLine;
 use crate::args::{
-    WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names, task_state_names,
+    JobTarget, WhyTarget, band_names, condition_value, job_state_names, node_state_names, signal_names,
+    task_state_names,
 };
-use crate::command::audited_methods;
+use crate::command::{KnownVersions, audited_methods};
 use crate::connect;
 use crate::output::TaintView;
 
@@ -195,7 +196,7 @@ async fn names(
 ) -> Result<Vec<String>, ClientError> {
     match completed {
         Completed::Helper => of_job(client, object, helpers).await,
-        Completed::Version => of_job(client, object, versions).await,
+        Completed::Version => versions(client, object).await,
         Completed::Taint => Ok(settable(taints(client, None).await?)),
         Completed::NodeTaint => taints(client, object).await,
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
@@ -303,10 +304,15 @@ fn helpers(answer: GetJobResponse) -> Vec<String> {
     task.helpers.into_iter().map(|helper| helper.name).collect()
 }
 
-/// The versions to which a rollout can go back.
-fn versions(answer: GetJobResponse) -> Vec<String> {
-    let rollout = answer.job.and_then(|job| job.rollout).unwrap_or_default();
-    rollout.versions.iter().map(ToString::to_string).collect()
+/// The versions to which a rollout can go back. One that is the same as the version in force changes nothing.
+async fn versions(client: &Client, object: Option<&str>) -> Result<Vec<String>, ClientError> {
+    let Some(target) = object.and_then(|object| object.parse::<JobTarget>().ok()) else {
+        return Ok(Vec::new());
+    };
+    let job = target.resolve(client.user());
+    let row = client.job_get(&job).await?.job.unwrap_or_default();
+    let known = KnownVersions::read(client, &job, &row).await;
+    Ok(known.others(&row).iter().map(ToString::to_string).collect())
 }
 
 /// The taints of a node, or of all, as `node untaint` takes them.
