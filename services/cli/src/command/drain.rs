@@ -9,7 +9,7 @@ use borough_proto::v1::{ExplainTaskResponse, Node, Task, TaskState};
 
 use crate::args::DrainArguments;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, Progress, tally};
+use crate::output::{ExplanationView, Printer, Progress, tally, time};
 
 /// Interval of reading the state of a drained node.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -228,10 +228,16 @@ impl Drain<'_> {
             Left::Nowhere(names) => (names.iter().collect(), 0),
         };
         if stopping > 0 {
-            lines.push(format!("{} stopping: drain delay, SIGTERM, grace", tally(stopping, "task")));
+            lines.push(stopping_text(stopping, self.silent_since_ms().await));
         }
         lines.extend(left_explained(self.client, &names, left).await?);
         Ok(lines)
+    }
+
+    /// Since when the agent of the node does not answer; `None`: it does, or that is not known.
+    async fn silent_since_ms(&self) -> Option<i64> {
+        let node = self.client.node_get(self.node).await.ok()?;
+        Some(node.silent_since_ms).filter(|since| *since > 0)
     }
 
     async fn out_of_time(&mut self, timeout: Duration) -> Failure {
@@ -283,6 +289,18 @@ async fn left_explained(client: &Client, names: &[&TaskRef], left: &Left) -> Res
         lines.push(format!("and {} more", tally(names.len() - EXPLAINED_MAX, "task")));
     }
     Ok(lines)
+}
+
+/// What the tasks that stop wait for. Nobody ends them while their agent does not answer.
+fn stopping_text(tasks: usize, silent_since_ms: Option<i64>) -> String {
+    let stopping = format!("{} stopping", tally(tasks, "task"));
+    match silent_since_ms {
+        None => format!("{stopping}: drain delay, SIGTERM, grace"),
+        Some(since_ms) => format!(
+            "{stopping}, which the agent of the node has to end: it does not answer since {}",
+            time(since_ms)
+        ),
+    }
 }
 
 /// What to run after a wait that has ended. Only tasks on the node that do not end yet can be stopped.
@@ -372,6 +390,14 @@ mod tests {
     use borough_proto::v1::{Explanation, FilterLoss};
 
     use super::*;
+
+    #[test]
+    fn tasks_of_a_silent_node_wait_for_its_agent() {
+        assert_eq!(stopping_text(2, None), "2 tasks stopping: drain delay, SIGTERM, grace");
+        let silent = "1 task stopping, which the agent of the node has to end: it does not answer since \
+                      1970-01-01T00:00:01Z";
+        assert_eq!(stopping_text(1, Some(1_000)), silent);
+    }
 
     fn refused(filter: &str) -> ExplainTaskResponse {
         let losses = vec![FilterLoss { filter: filter.to_owned(), nodes: 2 }];
