@@ -37,7 +37,7 @@ use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
 };
 use self::stop::Shutdown;
-use self::views::DevNames;
+use self::views::{DevNames, names_ports_check};
 use super::control::{Control, ControlConfig, FederationRole, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
 use super::federation::CredentialDirectory;
@@ -99,6 +99,7 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let root =
         if arguments.ephemeral { ephemeral_directory(global.dir.as_deref())? } else { directory_of(global)? };
     directory_check(&root)?;
+    names_ports_check(arguments).await?;
     // Opened before the directory is touched: a second `dev`, and a damaged or newer store, end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
     if nodes_without_store(&location, &root) {

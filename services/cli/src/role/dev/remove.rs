@@ -20,6 +20,8 @@ const MADE: [&str; 10] =
     ["nodes", "store", "log", "bin", "records", "token", "client.json", "dev.json.new", "dev.json", LOCK];
 /// Held by the `dev` of a directory.
 const LOCK: &str = "LOCK";
+/// Names of what is left that are shown.
+const LEFT_SHOWN: usize = 3;
 /// The directory for secrets.
 const SECRETS: &str = "secrets";
 /// The prefix of the files of those tokens.
@@ -60,11 +62,25 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     match fs::remove_dir(layout.root()) {
         Ok(()) => printer.remark(&format!("{} is removed", layout.root().display())),
         Err(error) => {
-            printer
-                .remark(&format!("{} stays, with what is not of `dev` ({error})", layout.root().display()));
+            let why = left_text(layout.root()).unwrap_or_else(|| error.to_string());
+            printer.remark(&format!("{} stays: {why}", layout.root().display()));
         }
     }
     Ok(Code::Done)
+}
+
+/// What is left in the directory, such as secrets that a person has put there; `None`: nothing.
+fn left_text(root: &Path) -> Option<String> {
+    let entries = fs::read_dir(root).ok()?.flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let shown = names.iter().take(LEFT_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(LEFT_SHOWN) {
+        _ if names.is_empty() => None,
+        None | Some(0) => Some(format!("it has {shown}, and `dev` removes only what it made")),
+        Some(more) => Some(format!("it has {shown} and {more} more, and `dev` removes only what it made")),
+    }
 }
 
 /// A node whose agent still runs, even if it was never recorded.
@@ -106,6 +122,19 @@ fn made_remove(root: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(left_text(root.path()), None);
+        fs::create_dir(root.path().join("secrets")).unwrap();
+        let only = "it has secrets, and `dev` removes only what it made";
+        assert_eq!(left_text(root.path()).as_deref(), Some(only));
+        for mine in ["a", "b", "c"] {
+            fs::write(root.path().join(mine), "").unwrap();
+        }
+        assert!(left_text(root.path()).unwrap().starts_with("it has a, b, c and 1 more, and "));
+    }
 
     #[test]
     fn a_directory_whose_dev_could_not_start_is_one_of_dev() {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::layout::NamesPorts;
 use super::{DevCell, NAMES_PORT_HINT, failed, is_address_taken};
+use crate::args::DevArguments;
 use crate::exit::Failure;
 
 /// Ports tried at the first start; if one is taken, any free ones.
@@ -30,10 +31,6 @@ impl DevNames {
         cells: Vec<FollowedCell>,
         before: Option<NamesPorts>,
     ) -> Result<Self, Failure> {
-        let start_failed = |error: BindError| {
-            let failure = failed("cannot start the name service", &error);
-            if is_address_taken(&error) { failure.with_hint(NAMES_PORT_HINT) } else { failure }
-        };
         let listeners = bind(cell, before).await.map_err(start_failed)?;
         let dns = cell.arguments.zone.settings(listeners.addresses().dns.ip())?;
         let zone = dns.zone.origin();
@@ -68,6 +65,23 @@ impl DevNames {
     }
 }
 
+fn start_failed(error: BindError) -> Failure {
+    let failure = failed("cannot start the name service", &error);
+    if is_address_taken(&error) { failure.with_hint(NAMES_PORT_HINT) } else { failure }
+}
+
+/// Refuses ports that are given and taken, before anything of the cell starts.
+pub(super) async fn names_ports_check(arguments: &DevArguments) -> Result<(), Failure> {
+    NamesListeners::bind(given_addresses(arguments)).await.map(drop).map_err(start_failed)
+}
+
+/// The ports that are given; any port for the others.
+fn given_addresses(arguments: &DevArguments) -> NamesAddresses {
+    let loopback = |port: Option<u16>| SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or_default()));
+    let [dns, http, xds] = [arguments.dns_port, arguments.names_port, arguments.xds_port].map(loopback);
+    NamesAddresses { dns, http, xds }
+}
+
 /// Listens on the ports that are given, on those of the last start, or on the first ones. If one of the last two kinds
 /// is taken, any port does.
 async fn bind(cell: &DevCell<'_>, before: Option<NamesPorts>) -> Result<NamesListeners, BindError> {
@@ -80,15 +94,12 @@ async fn bind(cell: &DevCell<'_>, before: Option<NamesPorts>) -> Result<NamesLis
         (Some(0) | None, _) => known,
         (Some(given), _) => given,
     };
-    let fixed = |given: Option<u16>| given.unwrap_or_default();
-    let addresses =
-        |dns, http, xds| NamesAddresses { dns: loopback(dns), http: loopback(http), xds: loopback(xds) };
-    let wanted = addresses(
-        port(arguments.dns_port, known.dns),
-        port(arguments.names_port, known.http),
-        port(arguments.xds_port, known.xds),
-    );
-    let any = addresses(fixed(arguments.dns_port), fixed(arguments.names_port), fixed(arguments.xds_port));
+    let wanted = NamesAddresses {
+        dns: loopback(port(arguments.dns_port, known.dns)),
+        http: loopback(port(arguments.names_port, known.http)),
+        xds: loopback(port(arguments.xds_port, known.xds)),
+    };
+    let any = given_addresses(arguments);
     match NamesListeners::bind(wanted).await {
         Err(_) if any != wanted => NamesListeners::bind(any).await,
         bound => bound,
