@@ -284,7 +284,7 @@ async fn a_job_refuses_resizes_or_asks_for_a_signal() {
     let file = cell.file("web.yaml", &web(told, "30m", "32MiB", restart));
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
     plan.prints("replace tasks 0-1: task.resources.cpu; `update.resize` is `restart`")
-        .prints("place tasks 0-1 again on alpha-1, its node");
+        .prints("place tasks 0-1 again on alpha-1, their node");
     cell.borough(&["job", "run", &file]).await.ended(0);
     let attempts: Vec<u64> = healthy(&cell).await.iter().map(|task| task.incarnation).collect();
     assert_eq!(attempts, [2, 2]);

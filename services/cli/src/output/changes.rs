@@ -208,7 +208,9 @@ impl PlanView {
             }
         }
         let line = |(place, victims, indexes): (String, String, Vec<u32>)| {
-            let tasks = if indexes.len() == 1 { "task" } else { "tasks" };
+            let is_one = indexes.len() == 1;
+            let tasks = if is_one { "task" } else { "tasks" };
+            let place = if is_one { place } else { place.replacen(", its node", ", their node", 1) };
             format!("place {tasks} {}{place}{victims}", ranges(&indexes))
         };
         lines.into_iter().map(line).collect()

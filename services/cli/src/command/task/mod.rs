@@ -143,6 +143,6 @@ async fn of_job(
 }
 
 fn no_such_task(task: &TaskRef) -> Failure {
-    Failure::new(Code::NotFound, format!("no task {task}"))
+    Failure::new(Code::NotFound, format!("there is no task {task}"))
         .with_hint(format!("borough task status {} lists the tasks of the job", task.job))
 }
