@@ -80,7 +80,7 @@ pub struct CaIssueArguments {
 fn holder(text: &str) -> Result<CertificateName, String> {
     let accepted = "accepted: gateway, control, operator, user/NAME, or CELL/NODE";
     // The name is a part of what was typed, which the message begins with.
-    let name = |part: &str| Name::new(part).map_err(|error| format!("has the name {part:?}, which {error}"));
+    let name = |part: &str| Name::new(part).map_err(|error| format!("the name {part:?} {error}"));
     match text.split_once('/') {
         Some(("user", user)) => {
             Ok(CertificateName::User(Identity { user: name(user)?, groups: BTreeSet::new() }))

@@ -353,3 +353,36 @@ fn replaced(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     new_file(&beside, mode, text)?;
     fs::rename(&beside, path).map_err(unwritten)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::TypedOptions;
+
+    #[test]
+    fn a_certificate_that_is_not_written_is_not_recorded() {
+        let root = tempfile::tempdir().unwrap();
+        let (ca, to) = (root.path().join("ca"), root.path().join("own"));
+        let printer = Printer::errors_only(TypedOptions::default());
+        init(&ca, "example.org", &printer).unwrap();
+        fs::create_dir(&to).unwrap();
+        fs::write(to.join("cert.pem"), "").unwrap();
+        let arguments = CaIssueArguments {
+            holder: CertificateName::Operator,
+            ca: ca.clone(),
+            to: to.clone(),
+            names: Vec::new(),
+            addresses: Vec::new(),
+            groups: Vec::new(),
+            expires: Duration::from_secs(3_600),
+            renew: false,
+        };
+        let refused = Authority::open(&ca).unwrap().issue(&arguments, &printer).unwrap_err();
+        assert!(refused.message().ends_with("cert.pem is there already"), "{refused:?}");
+        assert!(!to.join("key.pem").exists());
+        assert!(Authority::open(&ca).unwrap().issued.certificates.is_empty());
+        fs::remove_file(to.join("cert.pem")).unwrap();
+        Authority::open(&ca).unwrap().issue(&arguments, &printer).unwrap();
+        assert_eq!(Authority::open(&ca).unwrap().issued.certificates.len(), 1);
+    }
+}
