@@ -66,6 +66,11 @@ struct TypedOption {
 /// What stands before a command in an answer, if none begins the line.
 const BEGINS: [&str; 5] = [": ", "; ", "&& ", "`", "("];
 
+/// Whether the command behind this text is one of an administrator, who has a credential of their own.
+fn is_of_another(before: &str) -> bool {
+    before.rsplit('\n').next().unwrap_or_default().contains("administrator")
+}
+
 fn is_within_word(last: char) -> bool {
     matches!(last, '/' | '-' | '"' | '\'') || last.is_alphanumeric()
 }
@@ -97,7 +102,7 @@ impl TypedOptions {
     /// A text in which each command that asks a cell has the options.
     pub(crate) fn completed(&self, text: &str) -> String {
         // `/usr/bin/borough ` and `myborough ` are other words, and what somebody typed stays as it is.
-        self.completed_where(text, |before| !before.ends_with(is_within_word))
+        self.completed_where(text, |before| !before.ends_with(is_within_word) && !is_of_another(before))
     }
 
     /// An answer in which each command of ours has the options. What others wrote, such as the command of a task, stays
@@ -210,6 +215,8 @@ mod tests {
         for same in ["command  borough job list", "\"borough job list\"", "x/borough job list"] {
             assert_eq!(typed.completed_answer(same), same);
         }
+        let of_another = "an administrator gives it: borough auth grant user/ann --allow run_jobs";
+        assert_eq!(typed.completed(of_another), of_another);
         assert_eq!(typed.completed("no job \"borough job list\""), "no job \"borough job list\"");
     }
 
