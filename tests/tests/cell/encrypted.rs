@@ -37,6 +37,14 @@ async fn certificates_prove_roles_and_nothing_goes_unencrypted() {
     let line = ["--gateway", &gateway, "--cell", "alpha", "--user", "tester", "--token-file", &token];
     cell.program(&[&line[..], &["--tls-ca", &ca, "node", "list"]].concat()).ended(0).prints("n1");
     cell.program(&[&line[..], &["node", "list"]].concat()).ended(5).warns("--tls-ca");
+    // What is wrong with the encryption is said with the option or the file to change.
+    let other = cell.text("other-ca");
+    cell.program(&["auth", "ca", "init", "--ca", &other]).ended(0);
+    let foreign = format!("{other}/ca.pem");
+    let refused = cell.program(&[&line[..], &["--tls-ca", &foreign, "node", "list"]].concat()).ended(5);
+    refused.warns(&format!("is not of the authority in {foreign}; accepted: --tls-ca"));
+    let scheme = ["--gateway", "http://127.0.0.1:1", "--tls-ca", &ca, "node", "list"];
+    cell.program(&scheme).ended(2).warns("accepted: HOST:PORT or https://HOST:PORT");
     // A context keeps the way.
     let own = cell.certificate("ann");
     let own: Vec<&str> = own.iter().map(String::as_str).collect();

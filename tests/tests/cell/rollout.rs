@@ -396,7 +396,7 @@ async fn a_canary_is_tried_and_promoted_and_one_that_fails_touches_no_other_task
     status
         .prints("of version 2: rolling")
         .prints("1 canary is healthy since ")
-        .prints("borough rollout promote");
+        .prints("borough rollout promote tester/web");
     cell.borough(&["job", "list"]).await.ended(0).prints("running (canary waits for promote)");
     let listed = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
     assert_eq!(listed[0]["rollout"]["canaries"], 1);
