@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(none.text(), format!("no jobs of user ann in cell alpha\n{hint}"));
         let label = |value: &str, not| LabelMatch { key: "app".to_owned(), value: value.to_owned(), not };
         let chosen = none.text_of(&[label("shop", false), label("old", true)]);
-        assert!(chosen.contains("borough job list --all -l app=shop,app!=old;"), "{chosen}");
+        assert!(chosen.contains("borough job list --all -l 'app=shop,app!=old';"), "{chosen}");
         let all = NoRows { user: Some(""), chosen: true, others: &[], ..none };
         assert_eq!(all.text(), "no jobs like this of any user in cell alpha");
         assert_eq!(NoRows { user: None, others: &[], ..none }.text(), "no jobs in cell alpha");
