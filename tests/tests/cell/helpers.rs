@@ -164,11 +164,15 @@ async fn helpers_run_before_beside_and_after_the_command_in_order() {
     let none = cell.borough(&["task", "logs", "job/0"]).await.ended(0);
     assert_eq!(none.stdout, "", "not among that of the command");
     cell.borough(&["job", "logs", "job", "--helper", "make"]).await.ended(0).prints("made it in ");
+    unknown_helper_is_refused(&cell).await;
+    cell.finish().await;
+}
+
+async fn unknown_helper_is_refused(cell: &TestCell) {
     let all = cell.borough(&["job", "logs", "job", "--helper", "mke"]).await.ended(3);
     all.warns("error: tester/job/0: attempt 1: this attempt has no helper \"mke\"");
     let unknown = cell.borough(&["task", "logs", "job/0", "--helper", "mke"]).await.ended(3);
     unknown.warns("has no helper \"mke\": it has report, one, make, check, two, last");
-    cell.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -379,6 +379,18 @@ mod tests {
     }
 
     #[test]
+    fn a_job_behind_a_verb_of_allocations_is_taken_over() {
+        for (line, command) in [
+            ("logs web", "job logs web"),
+            ("status web", "job status web"),
+            ("stop web", "task stop web/INDEX"),
+        ] {
+            let rest: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(foreign_verb("", "alloc", &rest).as_deref(), Some(command), "{line}");
+        }
+    }
+
+    #[test]
     fn verbs_of_other_programs_are_known() {
         for (line, command) in [
             ("run web.yaml", "job run web.yaml"),
@@ -435,10 +447,6 @@ mod tests {
             ("abort web", "job stop web"),
             ("alloc logs web/0", "task logs web/0"),
             ("alloc logs 4f2a", "task logs JOB/INDEX"),
-            ("alloc logs web", "job logs web"),
-            ("alloc logs -f web", "job logs web"),
-            ("alloc status web", "job status web"),
-            ("alloc stop web", "task stop web/INDEX"),
             ("alloc exec -i web/0 -- ls -l", "task exec web/0 -- ls -l"),
             ("alloc status", "task status JOB/INDEX"),
             ("alloc web/0", "task status web/0"),
