@@ -346,7 +346,7 @@ mod tests {
         for (action, meant) in
             [("RunJob", "run_jobs"), ("stopjob", "StopJob"), ("administrate", "administer")]
         {
-            assert!(refused(action).contains(&format!("did you mean {meant}?")), "{}", refused(action));
+            assert!(refused(action).contains(&format!("did you mean {meant:?}?")), "{}", refused(action));
         }
         assert!(!refused("fly").contains("did you mean"), "{}", refused("fly"));
     }

@@ -84,6 +84,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(FILE_NAME), "{").unwrap();
         let error = ClientFile::read(directory.path()).unwrap_err().to_string();
-        assert!(error.contains("client.json: "), "{error}");
+        assert!(error.contains("client.json:1:"), "{error}");
     }
 }

@@ -252,7 +252,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     })
 }
 
-/// Refuses certificates on the line of a command that goes to the dev cell: nobody should believe that they count there.
+/// Refuses certificates on the line of a command that goes to the dev cell: nobody should believe that they count.
 /// Those of the environment are for other gateways.
 fn tls_of_dev_refuse(global: &Global) -> Result<(), Failure> {
     if global.tls.tls_ca.is_none() || global.sources.tls_ca != OptionSource::Line {

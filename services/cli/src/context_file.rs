@@ -119,6 +119,6 @@ mod tests {
         let path = directory.path().join(FILE_NAME);
         std::fs::write(&path, r#"{"contexts": {"prod": {"gateways": ["g:1"], "token": "0123"}}}"#).unwrap();
         let error = ContextFile::read(&path).unwrap_err().to_string();
-        assert!(error.contains("contexts.json: ") && error.contains("token_file"), "{error}");
+        assert!(error.contains("contexts.json:1:") && error.contains("token_file"), "{error}");
     }
 }

@@ -105,9 +105,9 @@ fn keep_alive(config: &ClientConfig) -> (Duration, Duration) {
     (part(3), part(5))
 }
 
-/// The URL of an address for a connector that encrypts what goes there, or for one that does not.
-fn url_of(address: &str, encrypted: bool) -> Result<String, ClientError> {
-    let scheme = if encrypted { "https" } else { "http" };
+/// The URL of an address for a connector with this scheme: `https` encrypts what goes there, `http` does not.
+fn url_of(address: &str, scheme: &'static str) -> Result<String, ClientError> {
+    let encrypted = scheme == "https";
     let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem, scheme };
     let url = match address.split_once("://") {
         None => format!("http://{address}"),
@@ -133,7 +133,7 @@ fn url_of(address: &str, encrypted: bool) -> Result<String, ClientError> {
 }
 
 fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
-    let url = url_of(address, config.connector.is_encrypted())?;
+    let url = url_of(address, if config.connector.is_encrypted() { "https" } else { "http" })?;
     let (interval, timeout) = keep_alive(config);
     let refuse = |_| ClientError::Address {
         address: address.to_owned(),
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn the_scheme_of_an_encrypted_gateway_is_https() {
-        assert_eq!(url_of("https://h:1", true).unwrap(), "http://h:1");
-        let error = url_of("http://h:1", true).unwrap_err().to_string();
+        assert_eq!(url_of("https://h:1", "https").unwrap(), "http://h:1");
+        let error = url_of("http://h:1", "https").unwrap_err().to_string();
         let expected = "gateway address \"http://h:1\" has the scheme \"http\", and --tls-ca asks for encryption; \
                         accepted: HOST:PORT or https://HOST:PORT, with a port from 1 to 65535";
         assert_eq!(error, expected);

@@ -1,5 +1,5 @@
-//! Explains tasks that run and are not healthy: their probe has not passed since their start, another process has one of
-//! their ports, or they have failed before and must run for longer.
+//! Explains tasks that run and are not healthy: their probe has not passed since their start, another process has one
+//! of their ports, or they have failed before and must run for longer.
 
 use std::collections::BTreeMap;
 
@@ -98,8 +98,9 @@ impl UnhealthyGroup {
         let (runs, its) = if is_one { ("runs and is", "its") } else { ("run and are", "their") };
         let headline = match &asked {
             Some(asked) => format!("{runs} not healthy: {its} probe has not passed since the start: {asked}"),
+            None if !is_one => format!("{runs} not healthy: another process listens on a port of each"),
             None => {
-                format!("{runs} not healthy: another process listens on {}", ports_text(&first.ports, is_one))
+                format!("{runs} not healthy: another process listens on {}", ports_text(&first.ports))
             }
         };
         let at = moment(first.since_ms);
@@ -148,17 +149,13 @@ pub(super) fn probe_text(probe: &Probe, number: Option<u16>) -> String {
     }
 }
 
-/// Ports of a task on which another process may listen. Of several tasks, each has its own.
-fn ports_text(ports: &[u16], is_one: bool) -> String {
-    match ports {
-        [port] if is_one => format!("its port {port}"),
-        [_] => "their port".to_owned(),
-        ports if is_one => {
-            let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-            format!("one of its ports: {}", ports.join(", "))
-        }
-        _ => "one of their ports".to_owned(),
+/// Ports of a task on which another process may listen.
+fn ports_text(ports: &[u16]) -> String {
+    if let [port] = ports {
+        return format!("its port {port}");
     }
+    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    format!("one of its ports: {}", ports.join(", "))
 }
 
 /// Which sockets `ss` shows: those on these ports.
@@ -258,7 +255,7 @@ mod tests {
         tasks.add(4, 2, None, two_ports);
         tasks.add(1, 1, None, task(1, 6_000));
         let [several, two] = tasks.explained().try_into().unwrap();
-        assert_eq!(several.headline, "run and are not healthy: another process listens on their port");
+        assert_eq!(several.headline, "run and are not healthy: another process listens on a port of each");
         assert!(two.headline.ends_with("listens on one of its ports: 20001, 20002"), "{}", two.headline);
         assert!(two.details[1].ends_with("'sport = :20001 or sport = :20002'"), "{:?}", two.details);
     }

@@ -24,7 +24,7 @@ pub struct AgentArguments {
     /// Keep the agent's state in this directory over restarts; required
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Join by the token in this file, once. The agent keeps what it gets in --state-dir and renews it, and needs no file
+    /// Join by the token in this file, once. The agent keeps what it gets in --state-dir, renews it, and needs no file
     /// when it starts again
     #[arg(long, value_name = "FILE")]
     pub join_token_file: Option<PathBuf>,

@@ -121,7 +121,8 @@ pub struct LoginArguments {
     /// What the provider calls this program [default: that of the last login]
     #[arg(long, value_name = "ID", requires = "issuer")]
     pub client_id: Option<String>,
-    /// Ask for this scope; repeat for more [default: openid, and email, groups and offline_access if the provider has them]
+    /// Ask for this scope; repeat for more [default: openid, and what the provider has of email, groups and
+    /// offline_access]
     #[arg(long = "scope", value_name = "SCOPE", requires = "issuer")]
     pub scopes: Vec<String>,
     /// The authorities of the provider's certificate, as PEM [default: those of this system]
