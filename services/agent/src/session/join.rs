@@ -91,13 +91,13 @@ impl SessionCredential {
 
     /// The error of a session that a gateway has not opened. If it does not know the identity, and the operator has put
     /// a token beside it, the agent joins by the token, and the next session uses that.
-    pub(super) async fn joined_anew(&self, channel: &Channel, status: Status) -> SessionError {
+    pub(super) async fn joined_again(&self, channel: &Channel, status: Status) -> SessionError {
         if let Self::Joins(joining) = self
             && is_not_joined(&status)
             && let Ok(token) = Secret::read(&joining.token)
             && joining.exchange(channel, &token).await.is_ok()
         {
-            tracing::info!(node = joining.node, "the node has joined anew; its join token counts no more");
+            tracing::info!(node = joining.node, "the node has joined again; its join token counts no more");
             return SessionError::Closed;
         }
         SessionError::Status(Box::new(status))

@@ -243,7 +243,7 @@ async fn session(
         .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
     let mut received = match client.session(request).await {
         Ok(received) => received.into_inner(),
-        Err(status) => return Err(credential.joined_anew(&channel, status).await),
+        Err(status) => return Err(credential.joined_again(&channel, status).await),
     };
     let mut renewals = pending().boxed();
     loop {
