@@ -343,6 +343,7 @@ mod tests {
             at_ms: 1_000,
             incarnation: attempt.incarnation,
             node: Some(node),
+            start_failure: None,
         };
         let spec = cell.mirror.read(|state| {
             let job = state.jobs().get(&TASK.job).unwrap();

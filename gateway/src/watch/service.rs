@@ -262,6 +262,7 @@ mod tests {
             at_ms: 1_000,
             incarnation: attempt.incarnation,
             node: Some(node),
+            start_failure: None,
         };
         let stop = TaskEvent::StopRequested { reason: StopReason::JobStopped };
         gateway.task_events(&[stop, TaskEvent::ProcessExited { attempt, exit, released: true, rules }]).await;

@@ -423,6 +423,7 @@ fn end_report(task: TaskId, attempt: Attempt, at_ms: i64) -> TaskReport {
         at_ms,
         incarnation,
         node: Some(node),
+        start_failure: None,
     };
     TaskReport {
         task,

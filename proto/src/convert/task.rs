@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::job::{HelperPhase, helper_of_failure};
 use borough_model::task::{
     EndReason, Endpoint, Exit, Health, HelperExit, HelperState, HelperStatus, PortAssignment, Resize,
-    StopReason,
+    StartFailure, StopReason,
 };
 use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
@@ -233,6 +233,20 @@ pub fn end_reason_to_message(reason: EndReason) -> v1::EndReason {
     }
 }
 
+fn start_failure_to_message(failure: StartFailure) -> v1::StartFailure {
+    match failure {
+        StartFailure::NodeFull => v1::StartFailure::NodeFull,
+    }
+}
+
+/// A cause that this gateway does not know is none: a newer agent then has its attempt judged as any other.
+fn start_failure_from_message(failure: i32) -> Option<StartFailure> {
+    match v1::StartFailure::try_from(failure) {
+        Ok(v1::StartFailure::NodeFull) => Some(StartFailure::NodeFull),
+        Ok(v1::StartFailure::Unspecified) | Err(_) => None,
+    }
+}
+
 /// How an attempt ended; `node` is the name of the node it ended on.
 pub fn exit_to_message(exit: &Exit, node: String) -> v1::Exit {
     v1::Exit {
@@ -244,6 +258,7 @@ pub fn exit_to_message(exit: &Exit, node: String) -> v1::Exit {
         incarnation: exit.incarnation.0,
         node,
         helper: helper_of_failure(&exit.message).unwrap_or_default().to_owned(),
+        start_failure: exit.start_failure.map_or(0, |failure| start_failure_to_message(failure).into()),
     }
 }
 
@@ -273,6 +288,7 @@ pub fn exit_from_message(message: &v1::Exit, node: NodeId) -> Result<Exit, Field
         at_ms: message.at_ms,
         incarnation: Incarnation(message.incarnation),
         node: Some(node),
+        start_failure: start_failure_from_message(message.start_failure),
     })
 }
 

@@ -49,13 +49,28 @@ pub(crate) struct ProbedHealth {
     pub(crate) failure: String,
 }
 
+/// Why an attempt could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartRefused {
+    /// For people.
+    pub reason: String,
+    /// Unspecified: as far as the agent knows, it is the task's own fault.
+    pub failure: v1::StartFailure,
+}
+
+impl From<String> for StartRefused {
+    fn from(reason: String) -> Self {
+        Self { reason, failure: v1::StartFailure::Unspecified }
+    }
+}
+
 /// An action for an attempt, and its result.
 #[derive(Debug)]
 pub(crate) enum OrderDone {
     /// Its shim runs, in this cgroup.
     Started(Box<Leaf>),
-    /// It could not be started; the reason is for people.
-    NotStarted(String),
+    /// It could not be started.
+    NotStarted(StartRefused),
     /// The order to stop is on the disk, so it survives a restart of the agent. The agent reports the stop only from
     /// now on.
     Stop(StopOrder),

@@ -23,6 +23,7 @@ pub use crate::decide::resize::ResizedAmounts;
 use crate::decide::retention::Retention;
 pub use crate::decide::{AttemptState, ResizeRecord, ResizeRefusal, ShimState, TaskToken};
 pub use crate::disk::AttemptFiles;
+pub use crate::event::StartRefused;
 use crate::event::{Event, OrderDone};
 use crate::listener::{KnownSocket, Owner};
 
@@ -124,9 +125,9 @@ impl MachineEvents {
         self.send(Event::Done(id, OrderDone::Started(Box::new(leaf))));
     }
 
-    /// Reports that an attempt could not be started; the reason is for people.
-    pub fn not_started(&self, id: AttemptId, reason: String) {
-        self.send(Event::Done(id, OrderDone::NotStarted(reason)));
+    /// Reports that an attempt could not be started.
+    pub fn not_started(&self, id: AttemptId, refused: StartRefused) {
+        self.send(Event::Done(id, OrderDone::NotStarted(refused)));
     }
 
     /// Reports that the order to stop is on the disk.

@@ -348,6 +348,54 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_borough_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
+// What kept an attempt from its start, if it is not the task's own fault.
+type StartFailure int32
+
+const (
+	StartFailure_START_FAILURE_UNSPECIFIED StartFailure = 0
+	// The disk of its node was full.
+	StartFailure_START_FAILURE_NODE_FULL StartFailure = 1
+)
+
+// Enum value maps for StartFailure.
+var (
+	StartFailure_name = map[int32]string{
+		0: "START_FAILURE_UNSPECIFIED",
+		1: "START_FAILURE_NODE_FULL",
+	}
+	StartFailure_value = map[string]int32{
+		"START_FAILURE_UNSPECIFIED": 0,
+		"START_FAILURE_NODE_FULL":   1,
+	}
+)
+
+func (x StartFailure) Enum() *StartFailure {
+	p := new(StartFailure)
+	*p = x
+	return p
+}
+
+func (x StartFailure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StartFailure) Descriptor() protoreflect.EnumDescriptor {
+	return file_borough_v1_task_proto_enumTypes[5].Descriptor()
+}
+
+func (StartFailure) Type() protoreflect.EnumType {
+	return &file_borough_v1_task_proto_enumTypes[5]
+}
+
+func (x StartFailure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StartFailure.Descriptor instead.
+func (StartFailure) EnumDescriptor() ([]byte, []int) {
+	return file_borough_v1_task_proto_rawDescGZIP(), []int{5}
+}
+
 type HelperStatus_State int32
 
 const (
@@ -386,11 +434,11 @@ func (x HelperStatus_State) String() string {
 }
 
 func (HelperStatus_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_task_proto_enumTypes[5].Descriptor()
+	return file_borough_v1_task_proto_enumTypes[6].Descriptor()
 }
 
 func (HelperStatus_State) Type() protoreflect.EnumType {
-	return &file_borough_v1_task_proto_enumTypes[5]
+	return &file_borough_v1_task_proto_enumTypes[6]
 }
 
 func (x HelperStatus_State) Number() protoreflect.EnumNumber {
@@ -435,11 +483,11 @@ func (x ReadLogsRequest_Stream) String() string {
 }
 
 func (ReadLogsRequest_Stream) Descriptor() protoreflect.EnumDescriptor {
-	return file_borough_v1_task_proto_enumTypes[6].Descriptor()
+	return file_borough_v1_task_proto_enumTypes[7].Descriptor()
 }
 
 func (ReadLogsRequest_Stream) Type() protoreflect.EnumType {
-	return &file_borough_v1_task_proto_enumTypes[6]
+	return &file_borough_v1_task_proto_enumTypes[7]
 }
 
 func (x ReadLogsRequest_Stream) Number() protoreflect.EnumNumber {
@@ -515,7 +563,9 @@ type Exit struct {
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Node        string `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`
 	// The helper that kept the attempt from its command; empty: none did.
-	Helper        string `protobuf:"bytes,8,opt,name=helper,proto3" json:"helper,omitempty"`
+	Helper string `protobuf:"bytes,8,opt,name=helper,proto3" json:"helper,omitempty"`
+	// Set only with END_REASON_START_FAILED. The message says it for people.
+	StartFailure  StartFailure `protobuf:"varint,9,opt,name=start_failure,json=startFailure,proto3,enum=borough.v1.StartFailure" json:"start_failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +654,13 @@ func (x *Exit) GetHelper() string {
 		return x.Helper
 	}
 	return ""
+}
+
+func (x *Exit) GetStartFailure() StartFailure {
+	if x != nil {
+		return x.StartFailure
+	}
+	return StartFailure_START_FAILURE_UNSPECIFIED
 }
 
 type Task struct {
@@ -3270,7 +3327,7 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"borough.v1\x1a\x17borough/v1/common.proto\"2\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\rR\x06number\"\xfc\x01\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"\xbb\x02\n" +
 	"\x04Exit\x12-\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x15.borough.v1.EndReasonR\x06reason\x12\x17\n" +
 	"\x04code\x18\x02 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x1b\n" +
@@ -3279,7 +3336,8 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12 \n" +
 	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\x12\x12\n" +
 	"\x04node\x18\a \x01(\tR\x04node\x12\x16\n" +
-	"\x06helper\x18\b \x01(\tR\x06helperB\a\n" +
+	"\x06helper\x18\b \x01(\tR\x06helper\x12=\n" +
+	"\rstart_failure\x18\t \x01(\x0e2\x18.borough.v1.StartFailureR\fstartFailureB\a\n" +
 	"\x05_codeB\t\n" +
 	"\a_signal\"\xcb\a\n" +
 	"\x04Task\x12\x15\n" +
@@ -3575,7 +3633,10 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x17END_REASON_START_FAILED\x10\x04\x12\x16\n" +
 	"\x12END_REASON_STOPPED\x10\x05\x12\x18\n" +
 	"\x14END_REASON_NODE_LOST\x10\x06\x12\x1c\n" +
-	"\x18END_REASON_NODE_REBOOTED\x10\a2\x93\x04\n" +
+	"\x18END_REASON_NODE_REBOOTED\x10\a*J\n" +
+	"\fStartFailure\x12\x1d\n" +
+	"\x19START_FAILURE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17START_FAILURE_NODE_FULL\x10\x012\x93\x04\n" +
 	"\vTaskService\x12H\n" +
 	"\tListTasks\x12\x1c.borough.v1.ListTasksRequest\x1a\x1d.borough.v1.ListTasksResponse\x12N\n" +
 	"\vExplainTask\x12\x1e.borough.v1.ExplainTaskRequest\x1a\x1f.borough.v1.ExplainTaskResponse\x12G\n" +
@@ -3598,7 +3659,7 @@ func file_borough_v1_task_proto_rawDescGZIP() []byte {
 	return file_borough_v1_task_proto_rawDescData
 }
 
-var file_borough_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_borough_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_borough_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_borough_v1_task_proto_goTypes = []any{
 	(TaskState)(0),              // 0: borough.v1.TaskState
@@ -3606,117 +3667,119 @@ var file_borough_v1_task_proto_goTypes = []any{
 	(Health)(0),                 // 2: borough.v1.Health
 	(StopReason)(0),             // 3: borough.v1.StopReason
 	(EndReason)(0),              // 4: borough.v1.EndReason
-	(HelperStatus_State)(0),     // 5: borough.v1.HelperStatus.State
-	(ReadLogsRequest_Stream)(0), // 6: borough.v1.ReadLogsRequest.Stream
-	(*Port)(nil),                // 7: borough.v1.Port
-	(*Exit)(nil),                // 8: borough.v1.Exit
-	(*Task)(nil),                // 9: borough.v1.Task
-	(*TaskInAlloc)(nil),         // 10: borough.v1.TaskInAlloc
-	(*TaskInside)(nil),          // 11: borough.v1.TaskInside
-	(*HelperStatus)(nil),        // 12: borough.v1.HelperStatus
-	(*HelperExit)(nil),          // 13: borough.v1.HelperExit
-	(*TaskResize)(nil),          // 14: borough.v1.TaskResize
-	(*Usage)(nil),               // 15: borough.v1.Usage
-	(*ListTasksRequest)(nil),    // 16: borough.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),   // 17: borough.v1.ListTasksResponse
-	(*ExplainTaskRequest)(nil),  // 18: borough.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil), // 19: borough.v1.ExplainTaskResponse
-	(*Explanation)(nil),         // 20: borough.v1.Explanation
-	(*Victim)(nil),              // 21: borough.v1.Victim
-	(*FilterLoss)(nil),          // 22: borough.v1.FilterLoss
-	(*NearestFit)(nil),          // 23: borough.v1.NearestFit
-	(*ReadLogsRequest)(nil),     // 24: borough.v1.ReadLogsRequest
-	(*LogTime)(nil),             // 25: borough.v1.LogTime
-	(*LogPosition)(nil),         // 26: borough.v1.LogPosition
-	(*ReadLogsResponse)(nil),    // 27: borough.v1.ReadLogsResponse
-	(*ExecRequest)(nil),         // 28: borough.v1.ExecRequest
-	(*ExecOpen)(nil),            // 29: borough.v1.ExecOpen
-	(*WindowSize)(nil),          // 30: borough.v1.WindowSize
-	(*ExecResponse)(nil),        // 31: borough.v1.ExecResponse
-	(*ExecExit)(nil),            // 32: borough.v1.ExecExit
-	(*SignalTaskRequest)(nil),   // 33: borough.v1.SignalTaskRequest
-	(*SignalTaskResponse)(nil),  // 34: borough.v1.SignalTaskResponse
-	(*RestartTaskRequest)(nil),  // 35: borough.v1.RestartTaskRequest
-	(*RestartTaskResponse)(nil), // 36: borough.v1.RestartTaskResponse
-	(*StopTaskRequest)(nil),     // 37: borough.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),    // 38: borough.v1.StopTaskResponse
-	(*Resources)(nil),           // 39: borough.v1.Resources
-	(HelperPhase)(0),            // 40: borough.v1.HelperPhase
-	(*RequestContext)(nil),      // 41: borough.v1.RequestContext
-	(*PageRequest)(nil),         // 42: borough.v1.PageRequest
-	(*LabelMatch)(nil),          // 43: borough.v1.LabelMatch
-	(*Cursor)(nil),              // 44: borough.v1.Cursor
+	(StartFailure)(0),           // 5: borough.v1.StartFailure
+	(HelperStatus_State)(0),     // 6: borough.v1.HelperStatus.State
+	(ReadLogsRequest_Stream)(0), // 7: borough.v1.ReadLogsRequest.Stream
+	(*Port)(nil),                // 8: borough.v1.Port
+	(*Exit)(nil),                // 9: borough.v1.Exit
+	(*Task)(nil),                // 10: borough.v1.Task
+	(*TaskInAlloc)(nil),         // 11: borough.v1.TaskInAlloc
+	(*TaskInside)(nil),          // 12: borough.v1.TaskInside
+	(*HelperStatus)(nil),        // 13: borough.v1.HelperStatus
+	(*HelperExit)(nil),          // 14: borough.v1.HelperExit
+	(*TaskResize)(nil),          // 15: borough.v1.TaskResize
+	(*Usage)(nil),               // 16: borough.v1.Usage
+	(*ListTasksRequest)(nil),    // 17: borough.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),   // 18: borough.v1.ListTasksResponse
+	(*ExplainTaskRequest)(nil),  // 19: borough.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil), // 20: borough.v1.ExplainTaskResponse
+	(*Explanation)(nil),         // 21: borough.v1.Explanation
+	(*Victim)(nil),              // 22: borough.v1.Victim
+	(*FilterLoss)(nil),          // 23: borough.v1.FilterLoss
+	(*NearestFit)(nil),          // 24: borough.v1.NearestFit
+	(*ReadLogsRequest)(nil),     // 25: borough.v1.ReadLogsRequest
+	(*LogTime)(nil),             // 26: borough.v1.LogTime
+	(*LogPosition)(nil),         // 27: borough.v1.LogPosition
+	(*ReadLogsResponse)(nil),    // 28: borough.v1.ReadLogsResponse
+	(*ExecRequest)(nil),         // 29: borough.v1.ExecRequest
+	(*ExecOpen)(nil),            // 30: borough.v1.ExecOpen
+	(*WindowSize)(nil),          // 31: borough.v1.WindowSize
+	(*ExecResponse)(nil),        // 32: borough.v1.ExecResponse
+	(*ExecExit)(nil),            // 33: borough.v1.ExecExit
+	(*SignalTaskRequest)(nil),   // 34: borough.v1.SignalTaskRequest
+	(*SignalTaskResponse)(nil),  // 35: borough.v1.SignalTaskResponse
+	(*RestartTaskRequest)(nil),  // 36: borough.v1.RestartTaskRequest
+	(*RestartTaskResponse)(nil), // 37: borough.v1.RestartTaskResponse
+	(*StopTaskRequest)(nil),     // 38: borough.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),    // 39: borough.v1.StopTaskResponse
+	(*Resources)(nil),           // 40: borough.v1.Resources
+	(HelperPhase)(0),            // 41: borough.v1.HelperPhase
+	(*RequestContext)(nil),      // 42: borough.v1.RequestContext
+	(*PageRequest)(nil),         // 43: borough.v1.PageRequest
+	(*LabelMatch)(nil),          // 44: borough.v1.LabelMatch
+	(*Cursor)(nil),              // 45: borough.v1.Cursor
 }
 var file_borough_v1_task_proto_depIdxs = []int32{
 	4,  // 0: borough.v1.Exit.reason:type_name -> borough.v1.EndReason
-	0,  // 1: borough.v1.Task.state:type_name -> borough.v1.TaskState
-	7,  // 2: borough.v1.Task.ports:type_name -> borough.v1.Port
-	2,  // 3: borough.v1.Task.health:type_name -> borough.v1.Health
-	3,  // 4: borough.v1.Task.stop:type_name -> borough.v1.StopReason
-	8,  // 5: borough.v1.Task.exit:type_name -> borough.v1.Exit
-	15, // 6: borough.v1.Task.usage:type_name -> borough.v1.Usage
-	39, // 7: borough.v1.Task.charge:type_name -> borough.v1.Resources
-	14, // 8: borough.v1.Task.resize:type_name -> borough.v1.TaskResize
-	10, // 9: borough.v1.Task.alloc:type_name -> borough.v1.TaskInAlloc
-	11, // 10: borough.v1.Task.inside:type_name -> borough.v1.TaskInside
-	12, // 11: borough.v1.Task.helpers:type_name -> borough.v1.HelperStatus
-	39, // 12: borough.v1.TaskInAlloc.resources:type_name -> borough.v1.Resources
-	39, // 13: borough.v1.TaskInside.resources:type_name -> borough.v1.Resources
-	40, // 14: borough.v1.HelperStatus.when:type_name -> borough.v1.HelperPhase
-	5,  // 15: borough.v1.HelperStatus.state:type_name -> borough.v1.HelperStatus.State
-	13, // 16: borough.v1.HelperStatus.exit:type_name -> borough.v1.HelperExit
-	39, // 17: borough.v1.TaskResize.granted:type_name -> borough.v1.Resources
-	39, // 18: borough.v1.TaskResize.in_force:type_name -> borough.v1.Resources
-	41, // 19: borough.v1.ListTasksRequest.context:type_name -> borough.v1.RequestContext
-	42, // 20: borough.v1.ListTasksRequest.page:type_name -> borough.v1.PageRequest
-	0,  // 21: borough.v1.ListTasksRequest.states:type_name -> borough.v1.TaskState
-	43, // 22: borough.v1.ListTasksRequest.selector:type_name -> borough.v1.LabelMatch
-	1,  // 23: borough.v1.ListTasksRequest.conditions:type_name -> borough.v1.TaskCondition
-	9,  // 24: borough.v1.ListTasksResponse.tasks:type_name -> borough.v1.Task
-	44, // 25: borough.v1.ListTasksResponse.cursor:type_name -> borough.v1.Cursor
-	41, // 26: borough.v1.ExplainTaskRequest.context:type_name -> borough.v1.RequestContext
-	20, // 27: borough.v1.ExplainTaskResponse.explanations:type_name -> borough.v1.Explanation
-	44, // 28: borough.v1.ExplainTaskResponse.cursor:type_name -> borough.v1.Cursor
-	22, // 29: borough.v1.Explanation.losses:type_name -> borough.v1.FilterLoss
-	23, // 30: borough.v1.Explanation.nearest:type_name -> borough.v1.NearestFit
-	21, // 31: borough.v1.Explanation.victims:type_name -> borough.v1.Victim
-	8,  // 32: borough.v1.Explanation.exit:type_name -> borough.v1.Exit
-	41, // 33: borough.v1.ReadLogsRequest.context:type_name -> borough.v1.RequestContext
-	6,  // 34: borough.v1.ReadLogsRequest.stream:type_name -> borough.v1.ReadLogsRequest.Stream
-	26, // 35: borough.v1.ReadLogsRequest.stdout_from:type_name -> borough.v1.LogPosition
-	26, // 36: borough.v1.ReadLogsRequest.stderr_from:type_name -> borough.v1.LogPosition
-	6,  // 37: borough.v1.ReadLogsResponse.stream:type_name -> borough.v1.ReadLogsRequest.Stream
-	26, // 38: borough.v1.ReadLogsResponse.next:type_name -> borough.v1.LogPosition
-	25, // 39: borough.v1.ReadLogsResponse.times:type_name -> borough.v1.LogTime
-	29, // 40: borough.v1.ExecRequest.open:type_name -> borough.v1.ExecOpen
-	30, // 41: borough.v1.ExecRequest.window:type_name -> borough.v1.WindowSize
-	41, // 42: borough.v1.ExecOpen.context:type_name -> borough.v1.RequestContext
-	30, // 43: borough.v1.ExecOpen.terminal:type_name -> borough.v1.WindowSize
-	32, // 44: borough.v1.ExecResponse.exit:type_name -> borough.v1.ExecExit
-	41, // 45: borough.v1.SignalTaskRequest.context:type_name -> borough.v1.RequestContext
-	41, // 46: borough.v1.RestartTaskRequest.context:type_name -> borough.v1.RequestContext
-	44, // 47: borough.v1.RestartTaskResponse.cursor:type_name -> borough.v1.Cursor
-	41, // 48: borough.v1.StopTaskRequest.context:type_name -> borough.v1.RequestContext
-	44, // 49: borough.v1.StopTaskResponse.cursor:type_name -> borough.v1.Cursor
-	16, // 50: borough.v1.TaskService.ListTasks:input_type -> borough.v1.ListTasksRequest
-	18, // 51: borough.v1.TaskService.ExplainTask:input_type -> borough.v1.ExplainTaskRequest
-	24, // 52: borough.v1.TaskService.ReadLogs:input_type -> borough.v1.ReadLogsRequest
-	28, // 53: borough.v1.TaskService.Exec:input_type -> borough.v1.ExecRequest
-	33, // 54: borough.v1.TaskService.SignalTask:input_type -> borough.v1.SignalTaskRequest
-	35, // 55: borough.v1.TaskService.RestartTask:input_type -> borough.v1.RestartTaskRequest
-	37, // 56: borough.v1.TaskService.StopTask:input_type -> borough.v1.StopTaskRequest
-	17, // 57: borough.v1.TaskService.ListTasks:output_type -> borough.v1.ListTasksResponse
-	19, // 58: borough.v1.TaskService.ExplainTask:output_type -> borough.v1.ExplainTaskResponse
-	27, // 59: borough.v1.TaskService.ReadLogs:output_type -> borough.v1.ReadLogsResponse
-	31, // 60: borough.v1.TaskService.Exec:output_type -> borough.v1.ExecResponse
-	34, // 61: borough.v1.TaskService.SignalTask:output_type -> borough.v1.SignalTaskResponse
-	36, // 62: borough.v1.TaskService.RestartTask:output_type -> borough.v1.RestartTaskResponse
-	38, // 63: borough.v1.TaskService.StopTask:output_type -> borough.v1.StopTaskResponse
-	57, // [57:64] is the sub-list for method output_type
-	50, // [50:57] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	5,  // 1: borough.v1.Exit.start_failure:type_name -> borough.v1.StartFailure
+	0,  // 2: borough.v1.Task.state:type_name -> borough.v1.TaskState
+	8,  // 3: borough.v1.Task.ports:type_name -> borough.v1.Port
+	2,  // 4: borough.v1.Task.health:type_name -> borough.v1.Health
+	3,  // 5: borough.v1.Task.stop:type_name -> borough.v1.StopReason
+	9,  // 6: borough.v1.Task.exit:type_name -> borough.v1.Exit
+	16, // 7: borough.v1.Task.usage:type_name -> borough.v1.Usage
+	40, // 8: borough.v1.Task.charge:type_name -> borough.v1.Resources
+	15, // 9: borough.v1.Task.resize:type_name -> borough.v1.TaskResize
+	11, // 10: borough.v1.Task.alloc:type_name -> borough.v1.TaskInAlloc
+	12, // 11: borough.v1.Task.inside:type_name -> borough.v1.TaskInside
+	13, // 12: borough.v1.Task.helpers:type_name -> borough.v1.HelperStatus
+	40, // 13: borough.v1.TaskInAlloc.resources:type_name -> borough.v1.Resources
+	40, // 14: borough.v1.TaskInside.resources:type_name -> borough.v1.Resources
+	41, // 15: borough.v1.HelperStatus.when:type_name -> borough.v1.HelperPhase
+	6,  // 16: borough.v1.HelperStatus.state:type_name -> borough.v1.HelperStatus.State
+	14, // 17: borough.v1.HelperStatus.exit:type_name -> borough.v1.HelperExit
+	40, // 18: borough.v1.TaskResize.granted:type_name -> borough.v1.Resources
+	40, // 19: borough.v1.TaskResize.in_force:type_name -> borough.v1.Resources
+	42, // 20: borough.v1.ListTasksRequest.context:type_name -> borough.v1.RequestContext
+	43, // 21: borough.v1.ListTasksRequest.page:type_name -> borough.v1.PageRequest
+	0,  // 22: borough.v1.ListTasksRequest.states:type_name -> borough.v1.TaskState
+	44, // 23: borough.v1.ListTasksRequest.selector:type_name -> borough.v1.LabelMatch
+	1,  // 24: borough.v1.ListTasksRequest.conditions:type_name -> borough.v1.TaskCondition
+	10, // 25: borough.v1.ListTasksResponse.tasks:type_name -> borough.v1.Task
+	45, // 26: borough.v1.ListTasksResponse.cursor:type_name -> borough.v1.Cursor
+	42, // 27: borough.v1.ExplainTaskRequest.context:type_name -> borough.v1.RequestContext
+	21, // 28: borough.v1.ExplainTaskResponse.explanations:type_name -> borough.v1.Explanation
+	45, // 29: borough.v1.ExplainTaskResponse.cursor:type_name -> borough.v1.Cursor
+	23, // 30: borough.v1.Explanation.losses:type_name -> borough.v1.FilterLoss
+	24, // 31: borough.v1.Explanation.nearest:type_name -> borough.v1.NearestFit
+	22, // 32: borough.v1.Explanation.victims:type_name -> borough.v1.Victim
+	9,  // 33: borough.v1.Explanation.exit:type_name -> borough.v1.Exit
+	42, // 34: borough.v1.ReadLogsRequest.context:type_name -> borough.v1.RequestContext
+	7,  // 35: borough.v1.ReadLogsRequest.stream:type_name -> borough.v1.ReadLogsRequest.Stream
+	27, // 36: borough.v1.ReadLogsRequest.stdout_from:type_name -> borough.v1.LogPosition
+	27, // 37: borough.v1.ReadLogsRequest.stderr_from:type_name -> borough.v1.LogPosition
+	7,  // 38: borough.v1.ReadLogsResponse.stream:type_name -> borough.v1.ReadLogsRequest.Stream
+	27, // 39: borough.v1.ReadLogsResponse.next:type_name -> borough.v1.LogPosition
+	26, // 40: borough.v1.ReadLogsResponse.times:type_name -> borough.v1.LogTime
+	30, // 41: borough.v1.ExecRequest.open:type_name -> borough.v1.ExecOpen
+	31, // 42: borough.v1.ExecRequest.window:type_name -> borough.v1.WindowSize
+	42, // 43: borough.v1.ExecOpen.context:type_name -> borough.v1.RequestContext
+	31, // 44: borough.v1.ExecOpen.terminal:type_name -> borough.v1.WindowSize
+	33, // 45: borough.v1.ExecResponse.exit:type_name -> borough.v1.ExecExit
+	42, // 46: borough.v1.SignalTaskRequest.context:type_name -> borough.v1.RequestContext
+	42, // 47: borough.v1.RestartTaskRequest.context:type_name -> borough.v1.RequestContext
+	45, // 48: borough.v1.RestartTaskResponse.cursor:type_name -> borough.v1.Cursor
+	42, // 49: borough.v1.StopTaskRequest.context:type_name -> borough.v1.RequestContext
+	45, // 50: borough.v1.StopTaskResponse.cursor:type_name -> borough.v1.Cursor
+	17, // 51: borough.v1.TaskService.ListTasks:input_type -> borough.v1.ListTasksRequest
+	19, // 52: borough.v1.TaskService.ExplainTask:input_type -> borough.v1.ExplainTaskRequest
+	25, // 53: borough.v1.TaskService.ReadLogs:input_type -> borough.v1.ReadLogsRequest
+	29, // 54: borough.v1.TaskService.Exec:input_type -> borough.v1.ExecRequest
+	34, // 55: borough.v1.TaskService.SignalTask:input_type -> borough.v1.SignalTaskRequest
+	36, // 56: borough.v1.TaskService.RestartTask:input_type -> borough.v1.RestartTaskRequest
+	38, // 57: borough.v1.TaskService.StopTask:input_type -> borough.v1.StopTaskRequest
+	18, // 58: borough.v1.TaskService.ListTasks:output_type -> borough.v1.ListTasksResponse
+	20, // 59: borough.v1.TaskService.ExplainTask:output_type -> borough.v1.ExplainTaskResponse
+	28, // 60: borough.v1.TaskService.ReadLogs:output_type -> borough.v1.ReadLogsResponse
+	32, // 61: borough.v1.TaskService.Exec:output_type -> borough.v1.ExecResponse
+	35, // 62: borough.v1.TaskService.SignalTask:output_type -> borough.v1.SignalTaskResponse
+	37, // 63: borough.v1.TaskService.RestartTask:output_type -> borough.v1.RestartTaskResponse
+	39, // 64: borough.v1.TaskService.StopTask:output_type -> borough.v1.StopTaskResponse
+	58, // [58:65] is the sub-list for method output_type
+	51, // [51:58] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_task_proto_init() }
@@ -3748,7 +3811,7 @@ func file_borough_v1_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_task_proto_rawDesc), len(file_borough_v1_task_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,

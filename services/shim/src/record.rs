@@ -86,6 +86,8 @@ pub struct ExitRecord {
     pub signal: Option<i32>,
     /// Why it never started, if it did not.
     pub start_error: Option<String>,
+    /// Whether it never started because the disk of its node was full.
+    pub node_full: bool,
     /// Processes of the task that the kernel killed for lack of memory.
     pub oom_kills: u64,
     /// Whether the shim had signalled it.

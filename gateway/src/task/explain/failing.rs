@@ -241,6 +241,7 @@ mod tests {
             at_ms,
             incarnation: Incarnation(6),
             node: Some(NodeId(1)),
+            start_failure: None,
         }
     }
 

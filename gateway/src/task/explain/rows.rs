@@ -288,6 +288,7 @@ mod tests {
             at_ms: 7,
             incarnation: borough_model::Incarnation(1),
             node: Some(NodeId(3)),
+            start_failure: None,
         }
     }
 

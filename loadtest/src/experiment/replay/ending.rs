@@ -58,6 +58,7 @@ fn report(attempt: ReplayAttempt, at_ms: i64) -> TaskReport {
         at_ms,
         incarnation: attempt.incarnation,
         node: Some(attempt.node),
+        start_failure: None,
     };
     TaskReport {
         task: attempt.task,

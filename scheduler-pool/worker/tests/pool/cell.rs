@@ -322,6 +322,7 @@ impl Cell {
             at_ms: self.clock.wall_ms(),
             incarnation: row.incarnation,
             node: Some(node),
+            start_failure: None,
         };
         let report = TaskReport {
             task: row.id,

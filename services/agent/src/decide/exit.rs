@@ -4,6 +4,7 @@ use borough_model::task::StopReason;
 use borough_proto::bounds::text_cut;
 use borough_proto::v1;
 use borough_proto::v1::EndReason;
+use borough_shim::record::ExitRecord;
 
 use super::state::AttemptState;
 use crate::attempt::AttemptId;
@@ -42,7 +43,16 @@ pub(super) fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Opt
         node: node.to_owned(),
         // The gateway reads it out of the message.
         helper: String::new(),
+        start_failure: start_failure_of(record).into(),
     })
+}
+
+fn start_failure_of(record: &ExitRecord) -> v1::StartFailure {
+    if record.start_error.is_some() && record.node_full {
+        v1::StartFailure::NodeFull
+    } else {
+        v1::StartFailure::Unspecified
+    }
 }
 
 /// Why an attempt was stopped, as far as the agent knows: why the probe of an unhealthy one failed. The cell knows
@@ -60,8 +70,6 @@ fn stopped_text(attempt: &AttemptState, message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    use borough_shim::record::ExitRecord;
 
     #[test]
     fn an_unhealthy_attempt_says_why_its_probe_failed() {
@@ -99,8 +107,12 @@ mod tests {
 
     #[test]
     fn a_failed_start_shows_its_reason_and_not_the_helpers_exit() {
-        let exit = ExitRecord { code: Some(0), start_error: Some("no".to_owned()), ..ExitRecord::default() };
-        let (reason, exit) = reason(exit);
+        let record =
+            ExitRecord { code: Some(0), start_error: Some("no".to_owned()), ..ExitRecord::default() };
+        let full = ExitRecord { node_full: true, ..record.clone() };
+        assert_eq!(reason(full).1.start_failure(), v1::StartFailure::NodeFull);
+        let (reason, exit) = reason(record);
         assert_eq!((reason, exit.code, exit.message.as_str()), (EndReason::StartFailed, None, "no"));
+        assert_eq!(exit.start_failure(), v1::StartFailure::Unspecified);
     }
 }

@@ -214,9 +214,9 @@ impl Agent {
                 self.local.entry(id.clone()).or_default().leaf = *leaf;
                 self.record_look(id);
             }
-            OrderDone::NotStarted(reason) => {
-                tracing::warn!(attempt = %id, reason, "not started");
-                order::attempt_end(self, id, Some(reason));
+            OrderDone::NotStarted(refused) => {
+                tracing::warn!(attempt = %id, reason = refused.reason, "not started");
+                order::attempt_end(self, id, Some(refused));
             }
             OrderDone::Stop(order) => attempt.stop = Some(order),
             OrderDone::Resized(record) => {

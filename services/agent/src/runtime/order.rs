@@ -12,6 +12,7 @@ use crate::attempt::AttemptId;
 use crate::decide::cores::{assignment_settled, cores_shared, cores_taken};
 use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{AttemptState, Effect, ShimState};
+use crate::event::StartRefused;
 use crate::listener::Owner;
 use crate::machine::{AttemptResize, AttemptStart, MeasurePlace, ProbeTarget, ResizedAmounts};
 use crate::probe;
@@ -56,7 +57,7 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     }
     let assignment = match assignment_settled(&agent.state, assignment) {
         Ok(assignment) => assignment,
-        Err(reason) => return decline(agent, &id, Some(reason)),
+        Err(reason) => return decline(agent, &id, Some(reason.into())),
     };
     let taken = cores_taken(&agent.state);
     let Some(attempt) = agent.state.attempts.get_mut(&id) else { return };
@@ -74,26 +75,28 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     agent.machine.start(id, AttemptStart { assignment, cpus, tokens });
 }
 
-/// Records an attempt as over that never started: it was stopped before, or `reason` prevents its start. A start that
+/// Records an attempt as over that never started: it was stopped before, or is `refused`. A start that
 /// arrives late then finds it over.
-fn decline(agent: &mut Agent, id: &AttemptId, reason: Option<String>) {
+fn decline(agent: &mut Agent, id: &AttemptId, refused: Option<StartRefused>) {
     if agent.state.attempts.get(id).is_none_or(|attempt| attempt.shim == ShimState::None) {
         if let Err(error) = agent.machine.decline(id) {
             tracing::warn!(attempt = %id, %error, "the stop of an attempt before its start cannot be recorded");
         }
         agent.state.attempts.insert(id.clone(), AttemptState::default());
     }
-    attempt_end(agent, id, reason);
+    attempt_end(agent, id, refused);
 }
 
-/// Ends the record of an attempt without a shim: with `start_error`, or as stopped before its start.
-pub(super) fn attempt_end(agent: &mut Agent, id: &AttemptId, start_error: Option<String>) {
+/// Ends the record of an attempt without a shim: as `refused`, or as stopped before its start.
+pub(super) fn attempt_end(agent: &mut Agent, id: &AttemptId, refused: Option<StartRefused>) {
     let boot_id = agent.state.boot_id.clone();
     let at_ms = agent.config.clock.wall_ms();
     let Some(attempt) = agent.state.attempts.get_mut(id) else { return };
-    let stopped = start_error.is_none();
+    let stopped = refused.is_none();
     let message = if stopped { "stopped before it was started here".to_owned() } else { String::new() };
-    let exit = ExitRecord { start_error, stopped, message, at_ms, ..ExitRecord::default() };
+    let node_full = refused.as_ref().is_some_and(|refused| refused.failure == v1::StartFailure::NodeFull);
+    let start_error = refused.map(|refused| refused.reason);
+    let exit = ExitRecord { start_error, node_full, stopped, message, at_ms, ..ExitRecord::default() };
     attempt.record.boot_id = boot_id;
     attempt.shim = ShimState::Gone;
     // A record that cannot be written is kept in memory until this agent ends, and is reported before that.

@@ -9,7 +9,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use borough_model::job::identity_file_name;
-use borough_model::task::machine::NODE_FULL;
 use borough_proto::v1;
 use borough_shim::file::{json_read, own_open};
 use borough_shim::process::ProcessId;
@@ -25,7 +24,7 @@ use crate::decide::alloc::alloc_of;
 use crate::decide::secret::{secrets_add, secrets_resolve};
 use crate::decide::spec::{NodeContext, PlacedTask, shim_spec};
 use crate::disk::{StateDir, attempt_begin, secret_read, shim_install, task_file_write};
-use crate::event::{Event, OrderDone};
+use crate::event::{Event, OrderDone, StartRefused};
 use crate::listener::{holder, in_the_way};
 use crate::machine::AttemptStart;
 use crate::ready::ready;
@@ -62,19 +61,19 @@ impl Starter {
         let starter = self.clone();
         let of = id.clone();
         let begun = tokio::task::spawn_blocking(move || starter.begin(&of, start)).await;
-        let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}")));
+        let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}").into()));
         match begun {
             Ok((spec, child)) => {
                 let _ = self.events.send(Event::Done(id.clone(), OrderDone::Started(Box::new(spec.cgroup))));
                 shim_await(child, &id, &directory, &self.events).await;
             }
-            Err(reason) => {
-                let _ = self.events.send(Event::Done(id, OrderDone::NotStarted(reason)));
+            Err(refused) => {
+                let _ = self.events.send(Event::Done(id, OrderDone::NotStarted(refused)));
             }
         }
     }
 
-    fn begin(&self, id: &AttemptId, start: AttemptStart) -> Result<(Spec, Child), String> {
+    fn begin(&self, id: &AttemptId, start: AttemptStart) -> Result<(Spec, Child), StartRefused> {
         let AttemptStart { assignment, cpus, tokens } = start;
         let assignment = &*assignment;
         let directory = self.state.attempt(id);
@@ -201,12 +200,15 @@ fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
     }
 }
 
-/// Why the node could not take an attempt. The cell knows a full disk by its first words: the task is not at fault. The
-/// task's own directory may be full by its own limit, so what is written there is none of this.
-fn node_refused(what: &str, error: &io::Error) -> String {
+/// Why the node could not take an attempt. The cell does not hold a full disk against the task. The task's own directory
+/// may be full by its own limit, so what is written there is none of this.
+fn node_refused(what: &str, error: &io::Error) -> StartRefused {
     match error.kind() {
-        io::ErrorKind::StorageFull => format!("{NODE_FULL}{what}"),
-        _ => format!("{what}: {error}"),
+        io::ErrorKind::StorageFull => StartRefused {
+            reason: format!("the disk of its node is full: {what}"),
+            failure: v1::StartFailure::NodeFull,
+        },
+        _ => format!("{what}: {error}").into(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use borough_agent::{AgentError, run};
 use borough_kv::exercise::not_exercised;
 use borough_proto::v1::task_status::Phase;
-use borough_proto::v1::{EndReason, NodePressure};
+use borough_proto::v1::{EndReason, NodePressure, StartFailure};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Cell, attempt, number_in, output, runs, script, stop, until};
@@ -127,6 +127,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     cell.gateway.run(script(&refused, "true"));
     let exit = cell.gateway.phase(&refused, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), EndReason::StartFailed);
+    assert_eq!(exit.start_failure(), StartFailure::NodeFull, "{exit:?}");
     assert!(exit.message.contains("the disk of its node is full"), "{exit:?}");
     assert!(runs(pid));
     cell.gateway.stop(stop(&stays, 1000));

@@ -395,6 +395,7 @@ impl Shim {
             code: status.exit_status(),
             signal: status.terminating_signal(),
             start_error,
+            node_full: false,
             oom_kills,
             stopped: self.termination.terminated,
             message,

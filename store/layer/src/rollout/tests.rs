@@ -163,6 +163,7 @@ impl World {
             at_ms: 900,
             incarnation,
             node: Some(NODE),
+            start_failure: None,
         });
         self.report_apply(TaskReport { incarnation, exit, ..running(index, phase) }).await;
     }

@@ -138,7 +138,8 @@ fn ended(report: &TaskReport, attempt: Attempt, rules: TaskRules) -> TaskEvent {
     let released = report.phase == ReportPhase::Released;
     match &report.exit {
         Some(exit) if released && exit.reason == EndReason::StartFailed && report.process.is_none() => {
-            TaskEvent::StartFailed { attempt, message: exit.message.clone(), rules }
+            let (message, failure) = (exit.message.clone(), exit.start_failure);
+            TaskEvent::StartFailed { attempt, message, failure, rules }
         }
         Some(exit) => TaskEvent::ProcessExited { attempt, exit: exit.clone(), released, rules },
         None => TaskEvent::ReleaseConfirmed { attempt },
@@ -155,6 +156,7 @@ fn missing(row: &TaskRow, attempt: Attempt, rules: TaskRules, now_ms: i64) -> Op
         at_ms: now_ms,
         incarnation: attempt.incarnation,
         node: Some(attempt.node),
+        start_failure: None,
     };
     match row.state {
         TaskState::Starting | TaskState::Running => {

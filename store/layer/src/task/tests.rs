@@ -120,6 +120,7 @@ fn exited(index: u32, phase: ReportPhase) -> TaskReport {
         at_ms: 900,
         incarnation: Incarnation(1),
         node: Some(NODE),
+        start_failure: None,
     };
     TaskReport { exit: Some(exit), ..report(index, 1, phase) }
 }

@@ -26,6 +26,7 @@ pub use resize::{
     RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, resize_next,
 };
 pub use row::{
-    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, PortAssignment, TaskRow, TaskState, Verdict,
+    Charge, ChargeOwner, EndReason, Evicted, Exit, Health, PortAssignment, StartFailure, TaskRow, TaskState,
+    Verdict,
 };
 pub use stop::StopReason;

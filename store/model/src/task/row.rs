@@ -367,6 +367,20 @@ pub struct Exit {
     pub incarnation: Incarnation,
     #[n(6)]
     pub node: Option<NodeId>,
+    /// What kept it from its start, where that matters: the message is for people only.
+    #[n(7)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_failure: Option<StartFailure>,
+}
+
+/// What kept an attempt from its start, if it is not the task's own fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum StartFailure {
+    /// The disk of its node was full.
+    #[n(0)]
+    NodeFull,
 }
 
 /// Why an attempt ended.

@@ -79,7 +79,16 @@ fn whatever_takes_a_task_away_uses_budget_and_one_that_keeps_failing_does_not() 
 fn a_task_that_was_moved_or_lost_does_not_keep_failing() {
     let exit = |reason| {
         let (code, signal, message, node) = (None, None, String::new(), None);
-        Some(Box::new(Exit { reason, code, signal, message, at_ms: NOW, incarnation: Incarnation(1), node }))
+        Some(Box::new(Exit {
+            reason,
+            code,
+            signal,
+            message,
+            at_ms: NOW,
+            incarnation: Incarnation(1),
+            node,
+            start_failure: None,
+        }))
     };
     assert!(TaskRow { exit: exit(EndReason::Exited), ..failing(0, 1) }.keeps_failing());
     assert!(!TaskRow { exit: exit(EndReason::NodeLost), ..failing(0, 1) }.keeps_failing());

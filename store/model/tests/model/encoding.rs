@@ -26,7 +26,7 @@ use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
     Charge, ChargeOwner, EndReason, Evicted, Exit, GangState, Health, HelperState, InAlloc, PortAssignment,
-    StopReason, TaskRow, TaskState, Verdict,
+    StartFailure, StopReason, TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 use serde_json::Value;
@@ -63,6 +63,7 @@ fn task_full() -> TaskRow {
         at_ms: 1_700_000_000_000,
         incarnation: Incarnation(6),
         node: Some(NodeId(8)),
+        start_failure: Some(StartFailure::NodeFull),
     };
     TaskRow {
         id: TASK,

@@ -183,7 +183,9 @@ impl World {
                 released: act.arg & 4 == 0,
                 rules: rules(kind),
             },
-            12 => TaskEvent::StartFailed { attempt, message: String::new(), rules: rules(kind) },
+            12 => {
+                TaskEvent::StartFailed { attempt, message: String::new(), failure: None, rules: rules(kind) }
+            }
             13 => TaskEvent::ReleaseConfirmed { attempt },
             14 => TaskEvent::NodeDeclaredLost { node: last },
             15 => {

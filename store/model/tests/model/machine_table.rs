@@ -73,8 +73,12 @@ fn attempt_events(at: u64) -> Vec<(String, TaskEvent)> {
         cores: Vec::new(),
     };
     let returned = |process| TaskEvent::NodeReturned { attempt: one, process, health: Health::Healthy };
-    let start_failed =
-        TaskEvent::StartFailed { attempt: one, message: "no such file".to_owned(), rules: service };
+    let start_failed = TaskEvent::StartFailed {
+        attempt: one,
+        message: "no such file".to_owned(),
+        failure: None,
+        rules: service,
+    };
     let oom_released = TaskEvent::ProcessExited { attempt: one, exit: oom, released: true, rules: service };
     let no_room = ResizeRefused::NoRoom { missing: "cpu".to_owned() };
     let in_use = ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 };

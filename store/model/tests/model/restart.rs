@@ -2,11 +2,9 @@
 
 use borough_model::id::NodeId;
 use borough_model::job::{JobKind, RestartMode, RestartSpec};
-use borough_model::task::machine::{
-    NODE_FULL, RestartDecision, node_avoided, restart_decide, restart_pause_ms,
-};
+use borough_model::task::machine::{RestartDecision, node_avoided, restart_decide, restart_pause_ms};
 use borough_model::task::{
-    EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, TaskState, Verdict,
+    EndReason, Exit, Health, StartFailure, StopReason, TaskEvent, TaskRow, TaskRules, TaskState, Verdict,
 };
 use proptest::prelude::*;
 
@@ -96,11 +94,13 @@ fn pauses_double_up_to_the_longest_and_attempts_run_out() {
 /// A version that no full node could start has not failed, and a task that may not restart has not begun.
 #[test]
 fn a_start_that_a_full_disk_prevents_is_no_failure_of_the_task() {
-    let message = format!("{NODE_FULL}cannot write the shim's program");
-    let full = Exit { message, ..exit(EndReason::StartFailed, None) };
+    let start_failure = Some(StartFailure::NodeFull);
+    let full = Exit { start_failure, ..exit(EndReason::StartFailed, None) };
     assert!(!full.is_failure() && exit(EndReason::StartFailed, None).is_failure());
     let own = Exit { reason: EndReason::Exited, code: Some(1), ..full.clone() };
-    assert!(own.is_failure(), "a task that writes the same text");
+    assert!(own.is_failure(), "it has started");
+    let message = "the disk of its node is full: a task that writes the text of an agent".to_owned();
+    assert!(Exit { message, start_failure: None, ..full.clone() }.is_failure(), "texts are for people");
     for mode in [RestartMode::Never, RestartMode::OnFailure, RestartMode::Always] {
         let rules = rules(JobKind::Service);
         let restart = RestartSpec { mode, attempts_max: Some(0), ..rules.restart };
@@ -181,6 +181,7 @@ fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
     let crash = |incarnation: u64| TaskEvent::StartFailed {
         attempt: attempt(incarnation),
         message: "no such file".to_owned(),
+        failure: None,
         rules: rules(JobKind::Service),
     };
     let place = |incarnation: u64| TaskEvent::Place(placement(incarnation));
@@ -206,7 +207,12 @@ fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
 #[test]
 fn a_message_is_cut_between_characters() {
     let message = format!("x{}", "é".repeat(1024));
-    let failed = TaskEvent::StartFailed { attempt: attempt(1), message, rules: rules(JobKind::Service) };
+    let failed = TaskEvent::StartFailed {
+        attempt: attempt(1),
+        message,
+        failure: None,
+        rules: rules(JobKind::Service),
+    };
     let row = row_from(crate::sample::placed(), &[failed]);
     assert_eq!(row.exit.unwrap().message.len(), 1023);
 }

@@ -84,6 +84,7 @@ pub(crate) fn exit(reason: EndReason, code: Option<i32>) -> Exit {
         at_ms: NOW,
         incarnation: Incarnation(0),
         node: None,
+        start_failure: None,
     }
 }
 

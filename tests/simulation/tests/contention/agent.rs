@@ -417,7 +417,8 @@ async fn writer_of<'t>(
 
 fn exit((_, incarnation): Attempt, node: NodeId, reason: EndReason, code: i32, at_ms: i64) -> Exit {
     let message = String::new();
-    Exit { reason, code: Some(code), signal: None, message, at_ms, incarnation, node: Some(node) }
+    let node = Some(node);
+    Exit { reason, code: Some(code), signal: None, message, at_ms, incarnation, node, start_failure: None }
 }
 
 fn report_of((task, incarnation): Attempt, process: &Process) -> TaskReport {

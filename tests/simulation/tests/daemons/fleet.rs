@@ -262,6 +262,7 @@ impl Agent {
             at_ms,
             incarnation,
             node: Some(self.node),
+            start_failure: None,
         });
         TaskReport {
             task,

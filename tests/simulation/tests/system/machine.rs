@@ -389,7 +389,7 @@ impl Machine for SimMachine {
         let Some(events) = state.events.clone() else { return };
         if let Err(error) = full {
             drop(state);
-            return events.not_started(id, format!("cannot write its directory: {error}"));
+            return events.not_started(id, format!("cannot write its directory: {error}").into());
         }
         let pid = u32::try_from(2 + below(&*self.rng, 1_000_000)).unwrap();
         let shim = Some(ProcessId { pid, start_ticks: 1 });

@@ -28,6 +28,7 @@ __all__ = [
     "LogTime",
     "NearestFit",
     "Port",
+    "StartFailure",
     "StopReason",
     "Task",
     "TaskCondition",
@@ -112,6 +113,14 @@ class EndReason(OpenEnum):
     NODE_REBOOTED = 7
 
 
+class StartFailure(OpenEnum):
+    """What kept an attempt from its start, if it is not the task's own fault."""
+
+    UNSPECIFIED = 0
+    NODE_FULL = 1
+    """The disk of its node was full."""
+
+
 class HelperState(OpenEnum):
     """The state of a helper."""
 
@@ -157,6 +166,8 @@ class Exit(Record):
     node: str = ""
     helper: str = ""
     """The helper that kept the attempt from its command; empty: none did."""
+    start_failure: StartFailure = StartFailure(0)
+    """Set only with END_REASON_START_FAILED. The message says it for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,11 @@ class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     END_REASON_NODE_LOST: _ClassVar[EndReason]
     END_REASON_NODE_REBOOTED: _ClassVar[EndReason]
 
+class StartFailure(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    START_FAILURE_UNSPECIFIED: _ClassVar[StartFailure]
+    START_FAILURE_NODE_FULL: _ClassVar[StartFailure]
+
 TASK_STATE_UNSPECIFIED: TaskState
 TASK_STATE_PENDING: TaskState
 TASK_STATE_HELD: TaskState
@@ -101,6 +106,8 @@ END_REASON_START_FAILED: EndReason
 END_REASON_STOPPED: EndReason
 END_REASON_NODE_LOST: EndReason
 END_REASON_NODE_REBOOTED: EndReason
+START_FAILURE_UNSPECIFIED: StartFailure
+START_FAILURE_NODE_FULL: StartFailure
 
 class Port(_message.Message):
     __slots__ = ("name", "number")
@@ -111,7 +118,7 @@ class Port(_message.Message):
     def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("reason", "code", "signal", "message", "at_ms", "incarnation", "node", "helper")
+    __slots__ = ("reason", "code", "signal", "message", "at_ms", "incarnation", "node", "helper", "start_failure")
     REASON_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +127,7 @@ class Exit(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     HELPER_FIELD_NUMBER: _ClassVar[int]
+    START_FAILURE_FIELD_NUMBER: _ClassVar[int]
     reason: EndReason
     code: int
     signal: int
@@ -128,6 +136,7 @@ class Exit(_message.Message):
     incarnation: int
     node: str
     helper: str
+    start_failure: StartFailure
     def __init__(
         self,
         reason: _Optional[_Union[EndReason, str]] = ...,
@@ -138,6 +147,7 @@ class Exit(_message.Message):
         incarnation: _Optional[int] = ...,
         node: _Optional[str] = ...,
         helper: _Optional[str] = ...,
+        start_failure: _Optional[_Union[StartFailure, str]] = ...,
     ) -> None: ...
 
 class Task(_message.Message):

@@ -20,6 +20,7 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
         at_ms: 1,
         incarnation: row.incarnation,
         node: row.node,
+        start_failure: None,
     });
     let process = matches!(phase, ReportPhase::Running | ReportPhase::Stopping | ReportPhase::Exited)
         .then(|| (u32::try_from(number).unwrap(), i64::try_from(number).unwrap()));

@@ -161,6 +161,7 @@ impl World {
             at_ms: 1_000,
             incarnation: row.incarnation,
             node: row.node,
+            start_failure: None,
         };
         let rules = TaskRules::from(&set_spec());
         self.apply(task, TaskEvent::ProcessExited { attempt, exit, released: true, rules }).await;

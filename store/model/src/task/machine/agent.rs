@@ -5,7 +5,7 @@ use super::event::{EndpointEffect, StartedProcess, TaskRules, TransitionRefused}
 use super::operate::running_stop;
 use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
 use crate::task::helper::helpers_bounded;
-use crate::task::{EndReason, Exit, Health, HelperStatus, StopReason, TaskRow, TaskState};
+use crate::task::{EndReason, Exit, Health, HelperStatus, StartFailure, StopReason, TaskRow, TaskState};
 
 const HELD: &str = "nothing starts while held";
 
@@ -125,17 +125,13 @@ fn exited(step: TransitionDraft<'_>, release: Release) -> TransitionDraft<'_> {
     }
 }
 
-pub(super) fn start_failed(row: &TaskRow, message: &str, rules: &TaskRules, now_ms: i64) -> Decided {
+pub(super) fn start_failed(row: &TaskRow, exit: Exit, rules: &TaskRules, now_ms: i64) -> Decided {
     let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Assigned | TaskState::Starting | TaskState::Stopping => {
-            step.exit(start_failure(row, message, now_ms), rules).attempt_end().done()
+            step.exit(exit, rules).attempt_end().done()
         }
-        TaskState::Lost => step
-            .exit(start_failure(row, message, now_ms), rules)
-            .endpoint(EndpointEffect::Withdraw)
-            .attempt_end()
-            .done(),
+        TaskState::Lost => step.exit(exit, rules).endpoint(EndpointEffect::Withdraw).attempt_end().done(),
         // A report before has had its end, and not yet its release.
         TaskState::Releasing => step.attempt_end().done(),
         TaskState::Pending | TaskState::Dead => unchanged(row),
@@ -144,7 +140,13 @@ pub(super) fn start_failed(row: &TaskRow, message: &str, rules: &TaskRules, now_
     }
 }
 
-fn start_failure(row: &TaskRow, message: &str, now_ms: i64) -> Exit {
+/// The end of an attempt that never started.
+pub(super) fn start_failure(
+    row: &TaskRow,
+    message: &str,
+    failure: Option<StartFailure>,
+    now_ms: i64,
+) -> Exit {
     Exit {
         reason: EndReason::StartFailed,
         code: None,
@@ -153,6 +155,7 @@ fn start_failure(row: &TaskRow, message: &str, now_ms: i64) -> Exit {
         at_ms: now_ms,
         incarnation: row.incarnation,
         node: row.node,
+        start_failure: failure,
     }
 }
 

@@ -5,8 +5,8 @@ use crate::job::{JobKind, JobRow, JobSpec, RestartMode, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{
-    Evicted, Exit, Health, HelperStatus, InAlloc, PortAssignment, ResizeRefused, StopReason, TaskState,
-    Verdict,
+    Evicted, Exit, Health, HelperStatus, InAlloc, PortAssignment, ResizeRefused, StartFailure, StopReason,
+    TaskState, Verdict,
 };
 
 /// One attempt of a task on one node, as an agent names it.
@@ -151,6 +151,8 @@ pub enum TaskEvent {
         attempt: Attempt,
         /// For people: what could not be started, and why.
         message: String,
+        /// Absent: it is the task's own fault, as far as the agent knows.
+        failure: Option<StartFailure>,
         rules: TaskRules,
     },
     /// The attempt is released on its node.

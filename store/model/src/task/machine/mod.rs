@@ -40,9 +40,7 @@ pub use event::{
 pub use gang::{
     GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_status,
 };
-pub use restart::{
-    CRASHES_BEFORE_AVOIDED, NODE_FULL, RestartDecision, node_avoided, restart_decide, restart_pause_ms,
-};
+pub use restart::{CRASHES_BEFORE_AVOIDED, RestartDecision, node_avoided, restart_decide, restart_pause_ms};
 
 use self::agent::Release;
 use self::operate::HeldShare;
@@ -109,7 +107,10 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
             let release = if *released { Release::Confirmed } else { Release::Awaited };
             agent::process_exited(row, exit, release, rules, now_ms)
         }
-        TaskEvent::StartFailed { message, rules, .. } => agent::start_failed(row, message, rules, now_ms),
+        TaskEvent::StartFailed { message, failure, rules, .. } => {
+            let exit = agent::start_failure(row, message, *failure, now_ms);
+            agent::start_failed(row, exit, rules, now_ms)
+        }
         TaskEvent::ReleaseConfirmed { .. } => agent::release_confirmed(row, now_ms),
         TaskEvent::ResizeOrdered { order, .. } => resize::resize_ordered(row, order, now_ms),
         TaskEvent::ResizeSettled { order, refused, .. } => {

@@ -4,13 +4,10 @@
 use super::event::TaskRules;
 use crate::id::NodeId;
 use crate::job::{JobKind, RestartMode};
-use crate::task::{EndReason, Exit, StopReason, TaskRow, Verdict};
+use crate::task::{EndReason, Exit, StartFailure, StopReason, TaskRow, Verdict};
 
 /// Failed attempts in a row on one node after which [`node_avoided`] names it.
 pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
-
-/// How an agent begins the reason of an attempt that its full disk prevents. No text of a task stands before it.
-pub const NODE_FULL: &str = "the disk of its node is full: ";
 
 impl Exit {
     /// The stop that ended the attempt, by the text that it left.
@@ -21,7 +18,7 @@ impl Exit {
     /// Returns true if the attempt never started, because the disk of its node was full. That says nothing about the
     /// task or its version.
     pub fn is_of_full_node(&self) -> bool {
-        self.reason == EndReason::StartFailed && self.message.starts_with(NODE_FULL)
+        self.reason == EndReason::StartFailed && self.start_failure == Some(StartFailure::NodeFull)
     }
 
     /// Returns true if the attempt ended by a fault of the task: not by a stop for another cause, nor with its node.

@@ -181,6 +181,7 @@ impl<'a> TransitionDraft<'a> {
             at_ms: self.now_ms,
             incarnation: self.before.incarnation,
             node: self.before.node,
+            start_failure: None,
         }));
         self.row.verdict = Some(if stopped { Verdict::Stopped } else { Verdict::Again });
         self
