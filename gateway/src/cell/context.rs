@@ -36,6 +36,7 @@ use super::turns::QuotaTurns;
 use super::usages::JobUsages;
 use crate::call::AuditQueue;
 use crate::session::batch::WriterContext;
+use crate::session::joined::{JoinedSessions, joined_follow};
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;
 use crate::session::registration::Registrations;
@@ -91,6 +92,8 @@ pub struct CellContext {
     drain_delay_ms: AtomicU64,
     /// Who may do what here.
     pub(crate) access: AccessMirror,
+    /// The sessions that end with an identity.
+    pub(crate) joined: JoinedSessions,
     /// Refusals that wait to be recorded.
     pub(crate) audit: AuditQueue,
     /// Who signs the identities of its tasks.
@@ -173,6 +176,7 @@ impl CellContext {
             // Until the settings are read: rather too long than failed requests.
             drain_delay_ms: AtomicU64::new(VIEW_DELAY_MS),
             access: AccessMirror::default(),
+            joined: JoinedSessions::default(),
             audit: AuditQueue::default(),
             workload,
         });
@@ -185,6 +189,7 @@ impl CellContext {
         let follower = Arc::clone(self);
         let (herald, measurer, indexer) = (Arc::clone(self), Arc::clone(self), Arc::clone(self));
         let (grants, audited) = (Arc::clone(self), Arc::clone(self));
+        let joined = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
@@ -192,6 +197,7 @@ impl CellContext {
                 () = journal_follow(measurer) => {}
                 () = entries_follow(indexer) => {}
                 () = access_follow(grants) => {}
+                () = joined_follow(joined) => {}
                 () = audit_follow(audited) => {}
                 () = cancelled.cancelled() => {}
             }

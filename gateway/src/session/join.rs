@@ -4,7 +4,6 @@
 //! is asked whether it counts, by the time of the cell. Until then the connection has shown nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::Name;
@@ -13,15 +12,14 @@ use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_store::StoreResult;
 use borough_store::join::{
-    JoinProof, JoinRefused, JoinedNode, NodeJoin, SecretDigest, node_join, node_join_read,
+    JoinProof, JoinRefused, JoinedNode, NodeJoin, SecretDigest, join_head, node_join, node_join_read,
 };
 use borough_store::journal::{Change, ChangeSet};
 use http::Extensions;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Code, Request, Response, Status};
 
-use super::metrics::EndKind;
-use super::registry::RegisteredSession;
+use super::joined::ProvenIdentity;
 use crate::auth::{NodeClaim, Principal};
 use crate::call::{CallAbout, CallTrace};
 use crate::cell::{CellContext, Cells};
@@ -35,8 +33,6 @@ use crate::status::{
 const METHOD: &str = "AgentService/JoinNode";
 /// Claims that the store is asked about at the same time. Whoever makes them has shown nothing yet.
 const PROOFS_MAX: usize = 64;
-/// How often an open session looks whether its identity counts.
-const LOOK: Duration = Duration::from_secs(20);
 
 /// Decides over what nodes claim.
 pub(crate) struct JoinGate {
@@ -78,7 +74,7 @@ impl JoinGate {
         extensions: &Extensions,
         cell: &str,
         node: &str,
-    ) -> Result<Option<JoinedNode>, Status> {
+    ) -> Result<Option<ProvenIdentity>, Status> {
         // The authentication layer has set it. Without it, the caller is unknown.
         let principal = extensions.get::<Principal>();
         let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
@@ -92,12 +88,12 @@ impl JoinGate {
             return Err(status_with(Code::PermissionDenied, "NODE_NOT_JOINED", text, Default::default()));
         };
         let turn = self.turn().await?;
-        let join = join_read(cell, &name).await.map_err(|error| status_from_store(&error))?;
+        let (join, head) = join_read(cell, &name).await.map_err(|error| status_from_store(&error))?;
         drop(turn);
         let proven = join.proven(shown, cell.clock.wall_ms());
         let joined = proven.map_err(|refused| refused_status(cell, &name, refused))?;
         connection_prove(extensions)?;
-        Ok(Some(joined))
+        Ok(Some(ProvenIdentity { joined, head }))
     }
 
     /// Gives a node an identity for what its agent shows.
@@ -123,6 +119,7 @@ impl JoinGate {
         let joined = joined.map_err(|error| status_from_store(&error))?;
         let joined = joined.map_err(|refused| refused_status(cell, &name, refused))?;
         connection_prove(&extensions)?;
+        cell.joined.renewed(&name, joined);
         tracing::info!(cell = %cell.name, node = %name, ?proof, "a node has got an identity");
         Ok(Response::new(v1::JoinNodeResponse { renew_after_ms: joined.renew_after_ms }))
     }
@@ -135,10 +132,11 @@ fn connection_prove(extensions: &Extensions) -> Result<(), Status> {
     if admitted { Ok(()) } else { Err(status_connections_exhausted()) }
 }
 
-async fn join_read(cell: &CellContext, name: &Name) -> StoreResult<NodeJoin> {
+/// The row of a node name, and the count of ended identities at the same time.
+pub(super) async fn join_read(cell: &CellContext, name: &Name) -> StoreResult<(NodeJoin, i64)> {
     let space = &cell.space;
     let read = cell.db.run("node_join_read", Idempotency::ReadOnly, |tx, _| async move {
-        node_join_read(&tx, space, name).await
+        futures::try_join!(node_join_read(&tx, space, name), join_head(&tx, space))
     });
     read.await
 }
@@ -166,34 +164,12 @@ async fn joined_write(
     written.await
 }
 
-/// Ends a session once the identity that has opened it is ended, replaced by another agent's, or expired.
-pub(crate) async fn session_hold(
-    cell: Arc<CellContext>,
-    session: Arc<RegisteredSession>,
-    name: Name,
-    line: SecretDigest,
-) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        if !session.is_current() {
-            return;
-        }
-        // Without the store, nothing of the session is written either.
-        let Ok(join) = join_read(&cell, &name).await else { continue };
-        if let Err(refused) = join.holds(line, cell.clock.wall_ms()) {
-            tracing::warn!(cell = %cell.name, node = %name, %refused, "the session ends with its identity");
-            session.end(EndKind::Refused, refused_status(&cell, &name, refused));
-            return;
-        }
-    }
-}
-
-fn refused_status(cell: &CellContext, node: &Name, refused: JoinRefused) -> Status {
+pub(super) fn refused_status(cell: &CellContext, node: &Name, refused: JoinRefused) -> Status {
     let again = format!("borough node join-token issue {node} --to FILE --cell {}", cell.name);
     let end = format!("borough node join-token revoke {node} --identity --cell {}", cell.name);
     let next = match refused {
         JoinRefused::TokenUsed => format!("if another machine has used it, end what it got: {end}"),
-        JoinRefused::IdentityRenewed => format!("end it for both, {end}, and join anew: {again}"),
+        JoinRefused::IdentityRenewed => format!("end it for both, {end}, and join again: {again}"),
         JoinRefused::TokenUnknown
         | JoinRefused::TokenExpired
         | JoinRefused::IdentityUnknown

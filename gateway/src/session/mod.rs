@@ -18,6 +18,7 @@ pub mod desired;
 pub mod failure;
 mod identity;
 pub(crate) mod join;
+pub(crate) mod joined;
 pub mod live;
 pub mod load;
 pub(crate) mod message;

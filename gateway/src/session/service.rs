@@ -22,7 +22,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::agent_session::AgentSession;
 use super::failure::{FAILURES_SHOWN, RegistrationTurn};
 use super::identity::identities_serve;
-use super::join::{JoinGate, session_hold};
+use super::join::JoinGate;
 use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
@@ -65,7 +65,7 @@ impl AgentService for AgentServer {
     ) -> Result<Response<SessionStream>, Status> {
         let (_, extensions, mut inbound) = request.into_parts();
         let hello = hello_of(&mut inbound).await?;
-        let joined = self.joins.session_prove(&extensions, &hello.cell, &hello.node).await?;
+        let proven = self.joins.session_prove(&extensions, &hello.cell, &hello.node).await?;
         let cell = Arc::clone(self.cells.get(&hello.cell)?);
         let (name, facts) = match (hello_names(&hello), facts_of(&hello)) {
             (Ok(name), Ok(facts)) => (name, facts),
@@ -94,16 +94,15 @@ impl AgentService for AgentServer {
             report_interval_ms: u64::try_from(self.report_interval.as_millis()).unwrap_or(u64::MAX),
             store_epoch: cursor.store_epoch,
             signs_identities: true,
-            identity_renew_after_ms: joined.map_or(0, |joined| joined.renew_after_ms),
+            identity_renew_after_ms: proven.map_or(0, |proven| proven.joined.renew_after_ms),
         };
         session.send(ToAgent::Welcome(welcome)).await;
         let (reports, received) = mpsc::channel(REPORTS_UNAPPLIED_MAX);
         tokio::spawn(
             AgentSession::new(Arc::clone(&cell), Arc::clone(&session), name.clone(), cursor).run(received),
         );
-        if let Some(joined) = joined {
-            let (cell, session) = (Arc::clone(&cell), Arc::clone(&session));
-            tokio::spawn(session_hold(cell, session, name.clone(), joined.line));
+        if let Some(proven) = proven {
+            cell.joined.hold(Arc::clone(&session), name.clone(), proven);
         }
         let (identities, asked) = mpsc::channel(1);
         tokio::spawn(identities_serve(Arc::clone(&cell), Arc::clone(&session), asked));

@@ -152,6 +152,8 @@ kinds! {
 
     /// The join token and the identity of a node name, as digests.
     NodeJoin = 140, "node_join";
+    /// Counts the identities that were ended or replaced; watched.
+    NodeJoinHead = 141, "node_join_head";
 }
 
 impl KeyKind {

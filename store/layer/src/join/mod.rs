@@ -8,12 +8,12 @@
 //!
 //! All decisions are pure functions of the row and the cell's time.
 
-use borough_kv::Transaction;
+use borough_kv::{Transaction, Watch};
 use borough_model::Name;
 
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, NodeJoinKey, Prefix, RangeOptions};
+use crate::keys::{self, CellSpace, NodeJoinHeadKey, NodeJoinKey, Prefix, RangeOptions};
 
 pub use crate::row::{JoinToken, JoinTokenUse, NodeIdentity, NodeJoin, SecretDigest};
 
@@ -50,6 +50,8 @@ pub struct JoinedNode {
     pub line: SecretDigest,
     /// In how many milliseconds it is renewed.
     pub renew_after_ms: u64,
+    /// When it counts no longer, unless it is renewed. The cell's time, milliseconds since 1970.
+    pub expires_ms: i64,
 }
 
 impl NodeIdentity {
@@ -61,7 +63,7 @@ impl NodeIdentity {
     fn joined(&self, now_ms: i64) -> JoinedNode {
         let due_ms = self.renewed_ms.saturating_add(self.lasts_ms / RENEW_PART);
         let renew_after_ms = u64::try_from(due_ms.saturating_sub(now_ms)).unwrap_or(0).max(1);
-        JoinedNode { line: self.line, renew_after_ms }
+        JoinedNode { line: self.line, renew_after_ms, expires_ms: self.expires_ms() }
     }
 }
 
@@ -191,6 +193,39 @@ pub async fn node_join_read(tx: &Transaction, space: &CellSpace, node: &Name) ->
     Ok(keys::read_snapshot(tx, space, &key).await?.unwrap_or_default())
 }
 
+/// How often an identity of the cell was ended or replaced. While it stays, an identity ends only by its time.
+pub async fn join_head(tx: &Transaction, space: &CellSpace) -> StoreResult<i64> {
+    Ok(keys::read_snapshot(tx, space, &NodeJoinHeadKey {}).await?.unwrap_or_default().0)
+}
+
+/// A watch that ends when an identity may have ended. It is inert until the transaction is committed.
+pub async fn join_head_watch(tx: &Transaction, space: &CellSpace) -> StoreResult<Watch> {
+    keys::watch(tx, space, &NodeJoinHeadKey {}).await
+}
+
+/// Counts the end of an identity, if the change from `before` to `after` ends one. A renewal ends none. An addition
+/// conflicts with no other, so nodes that join at the same time do not fail each other.
+fn join_head_move(
+    tx: &Transaction,
+    space: &CellSpace,
+    before: &NodeJoin,
+    after: &NodeJoin,
+) -> StoreResult<()> {
+    let line = |join: &NodeJoin| join.identity.as_ref().map(|identity| identity.line);
+    if line(before).is_some() && line(before) != line(after) {
+        keys::count_add(tx, space, &NodeJoinHeadKey {}, 1)?;
+    }
+    Ok(())
+}
+
+/// Clears the row of a node name that is removed: whoever has been this node is nobody from now on.
+pub(crate) async fn node_join_clear(tx: &Transaction, space: &CellSpace, node: &Name) -> StoreResult<()> {
+    let key = NodeJoinKey { name: node.clone() };
+    let Some(before) = keys::read(tx, space, &key).await? else { return Ok(()) };
+    join_head_move(tx, space, &before, &NodeJoin::default())?;
+    keys::clear(tx, space, &key)
+}
+
 /// Some rows in the order of names.
 pub async fn node_joins_page(
     tx: &Transaction,
@@ -247,6 +282,7 @@ pub async fn join_revoke(
         }
         JoinRevoked::Token => NodeJoin { token: None, ..before.clone() },
     };
+    join_head_move(tx, space, &before, &after)?;
     if after.identity.is_none() {
         keys::clear(tx, space, &key)?;
     } else {
@@ -273,6 +309,7 @@ pub async fn node_join(
     Ok(match joined {
         Ok((joined, after)) => {
             if after != before {
+                join_head_move(tx, space, &before, &after)?;
                 keys::write(tx, space, &key, &after)?;
             }
             Ok(joined)

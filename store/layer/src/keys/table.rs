@@ -290,6 +290,9 @@ keys! {
     NodeJoinKey {
         name: Name,
     } = NodeJoin => NodeJoin;
+
+    /// `node_join_head`: counts the identities that were ended or replaced, for gateways that hold sessions by them.
+    NodeJoinHeadKey {} = NodeJoinHead => Counter;
 }
 
 impl TaskKey {

@@ -229,6 +229,7 @@ fn bytes_are_golden() {
         WorkloadKeyKey { number: 2 };
         WorkloadSignerKey { number: 2 };
         NodeJoinKey { name: name("n1") };
+        NodeJoinHeadKey {};
     }
     assert_eq!(lines.lines().count(), KeyKind::ALL.len(), "a golden key for every kind");
     expect_test::expect_file!["golden.txt"].assert_eq(&lines);

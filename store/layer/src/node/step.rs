@@ -15,10 +15,11 @@ use futures::future::try_join_all;
 use super::NodeWriter;
 use super::live::{node_live_clear, node_live_guarded};
 use crate::error::{RefusalRemedy, StoreError, StoreResult};
+use crate::join::node_join_clear;
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, NodeAllocKey, NodeJoinKey, NodeKey, NodeLoadKey, NodeNameKey, NodeReservedKey,
-    NodeSessionKey, NodeTaskKey, Prefix, RangeOptions, TaskKey,
+    self, CellSpace, NodeAllocKey, NodeKey, NodeLoadKey, NodeNameKey, NodeReservedKey, NodeSessionKey,
+    NodeTaskKey, Prefix, RangeOptions, TaskKey,
 };
 
 /// The row of `node`, with a read conflict.
@@ -232,8 +233,7 @@ pub async fn node_remove(
     keys::clear(tx, &space, &NodeReservedKey { node })?;
     keys::clear(tx, &space, &NodeLoadKey { node })?;
     keys::clear(tx, &space, &NodeNameKey { name: row.name.clone() })?;
-    // Whoever has been this node is nobody from now on.
-    keys::clear(tx, &space, &NodeJoinKey { name: row.name.clone() })?;
+    node_join_clear(tx, &space, &row.name).await?;
     changes.push(Delta::NodeRemoved { node, name: Some(row.name.clone()) });
     Ok(row)
 }

@@ -124,6 +124,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::FederationCell
         | KeyKind::StoreGeneration
         | KeyKind::AccessHead
+        | KeyKind::NodeJoinHead
         | KeyKind::AuditHead
         | KeyKind::AuditChunk
         | KeyKind::FederatedQuestion

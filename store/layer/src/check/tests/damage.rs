@@ -127,7 +127,7 @@ fn kind_of(world: &World, key: &[u8]) -> KeyKind {
 }
 
 /// Kinds whose rows no other row depends on, so that neither a missing row nor a wrong value shows.
-const BY_THEMSELVES: [KeyKind; 12] = [
+const BY_THEMSELVES: [KeyKind; 13] = [
     KeyKind::GatewayLive,
     KeyKind::NodeLive,
     KeyKind::NodeLiveAt,
@@ -135,6 +135,7 @@ const BY_THEMSELVES: [KeyKind; 12] = [
     KeyKind::NodeSession,
     KeyKind::AccessGrant,
     KeyKind::AccessHead,
+    KeyKind::NodeJoinHead,
     KeyKind::Quota,
     KeyKind::Constraint,
     KeyKind::NodeReserved,

@@ -324,6 +324,7 @@ fn the_others() -> Vec<StoredRow> {
         WorkloadKey: WorkloadKeyKey { number: 2 } => WorkloadKey { jwk: "{}".to_owned(), signs_from_ms: 5 };
         WorkloadSigner: WorkloadSignerKey { number: 2 } => WorkloadSigner { secret: vec![7; 3] };
         NodeJoin: NodeJoinKey { name: name("n1") } => node_join();
+        NodeJoinHead: NodeJoinHeadKey {} => Counter(2);
     }
 }
 
