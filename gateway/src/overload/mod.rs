@@ -4,7 +4,7 @@
 //!
 //! A call takes seats while it is worked on. Beyond its share it waits, for a short time, and is then answered with
 //! `RESOURCE_EXHAUSTED` and when to try again. Sessions of agents take no seats. A gateway that ends finishes the calls
-//! that it has begun, and refuses others.
+//! that it has begun, and refuses others. Then it ends its streams, with a status by which clients resume elsewhere.
 
 mod class;
 mod metrics;
@@ -22,6 +22,7 @@ use http::{Request, Response};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
@@ -50,7 +51,9 @@ struct CallsShared {
     seats: Mutex<SeatsHeld>,
     metrics: CallMetrics,
     ending: AtomicBool,
-    /// The last call has ended.
+    /// Ends every stream.
+    cut: CancellationToken,
+    /// The last call, or the last stream, has ended.
     idle: Notify,
 }
 
@@ -81,7 +84,8 @@ impl Calls {
         let metrics = CallMetrics::default();
         metrics.register(registry);
         let seats = Mutex::new(SeatsHeld { seats: Seats::new(limits), waits: BTreeMap::new() });
-        Self(Arc::new(CallsShared { seats, metrics, ending: AtomicBool::new(false), idle: Notify::new() }))
+        let (cut, idle) = (CancellationToken::new(), Notify::new());
+        Self(Arc::new(CallsShared { seats, metrics, ending: AtomicBool::new(false), cut, idle }))
     }
 
     /// Refuses every call from now on, and waits until those that have begun are done.
@@ -96,11 +100,22 @@ impl Calls {
         }
     }
 
+    /// Ends every stream of gRPC with [`ending_status`], and waits until none is left. One over HTTP has no such end.
+    pub(crate) async fn streams_end(&self) {
+        self.0.cut.cancel();
+        loop {
+            let idle = self.0.idle.notified();
+            if self.0.seats.lock().seats.streams() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
     /// Waits for the seats of a call.
     async fn enter(&self, charge: CallCharge) -> Result<CallSeat, Status> {
         if self.0.ending.load(Ordering::Acquire) {
-            let text = "this gateway ends; ask another one, or again in a moment";
-            return Err(status_unavailable("GATEWAY_ENDING", text));
+            return Err(ending_status());
         }
         let waits = {
             let mut held = self.0.seats.lock();
@@ -162,6 +177,11 @@ impl Calls {
         self.0.metrics.streams_note(&held.seats);
         Ok(StreamSeat { calls: self.clone(), caller: caller.clone() })
     }
+}
+
+/// The end of what a gateway that ends does not begin, or does not finish.
+fn ending_status() -> Status {
+    status_unavailable("GATEWAY_ENDING", "this gateway ends; ask another one, or again in a moment")
 }
 
 /// A call that was let in.
@@ -252,6 +272,9 @@ impl Drop for StreamSeat {
         let mut held = shared.seats.lock();
         held.seats.stream_close(&self.caller);
         shared.metrics.streams_note(&held.seats);
+        if held.seats.streams() == 0 {
+            shared.idle.notify_waiters();
+        }
     }
 }
 
@@ -316,7 +339,7 @@ where
                 Err(_) => answer.await,
             };
             answer.map(|answer| match stream {
-                Some(stream) => answer.map(|body| Body::new(HeldBody::new(body, stream))),
+                Some(stream) => answer.map(|body| Body::new(HeldBody::new(body, stream, &calls.0.cut))),
                 None => answer,
             })
         })

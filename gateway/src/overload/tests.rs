@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicUsize;
 use borough_model::Name;
 use borough_model::access::Identity;
 use bytes::Bytes;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tonic::Code;
+use tonic_types::StatusExt as _;
 use tower::{ServiceExt as _, service_fn};
 
 use super::*;
@@ -126,6 +127,22 @@ async fn a_gateway_that_ends_finishes_what_it_has_begun_and_refuses_the_rest() {
     assert!(!ending.is_finished());
     busy.open.add_permits(1);
     assert!(begun.await.unwrap().is_ok());
+    ending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_a_gateway_that_ends_gets_a_status_to_resume_by() {
+    let busy = Busy::new();
+    busy.open.add_permits(100);
+    let stream = busy.call("ann", "Watch").await.unwrap().unwrap();
+    let calls = busy.calls.clone();
+    let ending = tokio::spawn(async move { calls.streams_end().await });
+    let collected = stream.into_body().collect().await.unwrap();
+    let status = Status::from_header_map(collected.trailers().unwrap()).unwrap();
+    assert_eq!(status.code(), Code::Unavailable);
+    let details = status.get_error_details();
+    assert_eq!(details.error_info().unwrap().reason, "GATEWAY_ENDING");
+    assert!(details.retry_info().is_some());
     ending.await.unwrap();
 }
 

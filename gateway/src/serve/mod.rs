@@ -75,6 +75,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(6);
 const TLS_LOOK: Duration = Duration::from_secs(1);
 /// How long a gateway that ends waits for the calls that it has begun.
 const END_WAIT: Duration = Duration::from_secs(3);
+/// How long it then waits until its streams have got their last message. One over HTTP gets none.
+const STREAMS_WAIT: Duration = Duration::from_millis(500);
 /// How long a gateway that ends tries to record the last refusals.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
 /// How long an HTTP connection may wait for its next request.
@@ -288,11 +290,15 @@ impl Gateway {
     }
 
     /// Prepares the end. Probes hear that the gateway is not ready, and new calls are refused: their clients ask
-    /// another gateway. Those that have begun are finished, within some seconds.
+    /// another gateway. Those that have begun are finished, within some seconds. Streams end with a status by which
+    /// their clients resume.
     pub async fn drain(&self) {
         self.health.end();
         if tokio::time::timeout(END_WAIT, self.calls.end()).await.is_err() {
             tracing::warn!("calls were still under way when the gateway ended");
+        }
+        if tokio::time::timeout(STREAMS_WAIT, self.calls.streams_end()).await.is_err() {
+            tracing::debug!("streams were still open when the gateway ended");
         }
         let flush = join_all(self.cells.0.values().map(|cell| audit_flush(cell)));
         if !tokio::time::timeout(FLUSH_WAIT, flush)
