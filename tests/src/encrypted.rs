@@ -5,14 +5,20 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use borough_agent::ProcessGuard;
+use borough_client::{Client, ClientConfig};
+use borough_kv::env::SeededRng;
+use borough_proto::connect::Connector;
+use borough_proto::tls::{ClientTls, TlsFiles};
 
 use crate::RECORDS_VARIABLE;
 use crate::command::Ran;
 use crate::options::NEVER_SHORT;
+use crate::process::child_terminated;
 use crate::slot::PortSlot;
-use crate::wait::until;
+use crate::wait::{DEADLINE, until};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -118,16 +124,54 @@ impl EncryptedCell {
         fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
     }
 
-    /// Starts a gateway with the certificate of `who`.
+    /// Starts a gateway with the certificate of `who`, on a store of its own.
     pub fn gateway(&mut self, name: &str, who: &str, grpc: &str, http: &str) {
-        let (store, token) =
-            (format!("embedded:{}", self.text(&format!("{name}-store"))), self.text("token"));
+        self.gateway_on(name, who, grpc, http, &format!("{name}-store"));
+    }
+
+    /// The same on a store of this name. Another gateway on it must have ended.
+    pub fn gateway_on(&mut self, name: &str, who: &str, grpc: &str, http: &str, store: &str) {
+        let (store, token) = (format!("embedded:{}", self.text(store)), self.text("token"));
         let list = self.path("ca").join("crl.pem").display().to_string();
         let own = self.certificate(who);
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let line =
             ["gateway", "--store", &store, "--cells", "alpha", "--token-file", &token, "--tls-crl", &list];
         self.start(name, &[&line[..], &["--listen", grpc, "--http-listen", http], &own[..]].concat());
+    }
+
+    /// Sends SIGTERM to a process, and waits until it has ended with success.
+    ///
+    /// # Panics
+    /// It ends otherwise.
+    pub async fn terminate(&mut self, name: &str) {
+        let child = self.children.remove(name).expect("a process of this name");
+        let status = child_terminated(child).await;
+        assert!(status.success(), "{name} ended with {status}:\n{}", self.log(name));
+    }
+
+    /// Connects with the certificate of `who`.
+    pub fn connector(&self, who: &str) -> Connector {
+        let file = |name: &str| self.path(who).join(name);
+        let files = TlsFiles {
+            authorities: file("ca.pem"),
+            certificate: Some(file("cert.pem")),
+            key: Some(file("key.pem")),
+            revoked: None,
+        };
+        Connector::tls(ClientTls::load(files).expect("the files of a certificate"))
+    }
+
+    /// A client of gateways with the certificate of `who`. It waits for a gateway that starts.
+    pub fn client(&self, who: &str, gateways: &[&str]) -> Client {
+        let user = if who == "operator" { "tester" } else { who };
+        let gateways = gateways.iter().map(|gateway| format!("https://{gateway}")).collect();
+        let mut config = ClientConfig::new(gateways, user, "alpha");
+        config.connector = self.connector(who);
+        config.deadline = DEADLINE;
+        config.retry.attempts_max = 1_000;
+        config.retry.backoff_max = Duration::from_millis(200);
+        Client::new(config, SeededRng::from_kernel().0).expect("a client")
     }
 
     /// Waits for it.

@@ -30,7 +30,7 @@ pub use encrypted::EncryptedCell;
 pub use follow::{Seen, Watcher};
 pub use http::{http_get, http_post, sse_events};
 pub use options::{NEVER_SHORT, Options};
-pub use process::{descendants_of, is_stopped, recorded};
+pub use process::{child_terminated, descendants_of, is_stopped, recorded};
 pub use proxy::FaultProxy;
 pub use slot::PortSlot;
 pub use store::{TestStore, is_fdb};

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Child, ExitStatus};
 
 use borough_shim::file::json_read;
 use borough_shim::process::{descendants, stat_read};
 use borough_shim::record::ProcessRecord;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::until;
 
 /// Every running process that is recorded in `records`.
 pub fn recorded(records: &Path) -> Vec<ProcessRecord> {
@@ -16,6 +20,16 @@ pub fn recorded(records: &Path) -> Vec<ProcessRecord> {
     };
     let found = fs::read_dir(records).into_iter().flatten().flatten().filter_map(read);
     found.filter(|record| record.process.alive()).collect()
+}
+
+/// Sends SIGTERM to a child of the test, and waits for its end.
+///
+/// # Panics
+/// It does not end.
+pub async fn child_terminated(child: Child) -> ExitStatus {
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("signalled");
+    let child = parking_lot::Mutex::new(child);
+    until("the end of a process", || async { child.lock().try_wait().expect("waited for") }).await
 }
 
 /// Every live process below this one.

@@ -24,6 +24,7 @@ mod drain;
 mod edit;
 mod empty;
 mod encrypted;
+mod ending;
 mod failure;
 mod federated;
 mod federation;

@@ -13,7 +13,8 @@ use borough_kv::env::SeededRng;
 use borough_kv::exercise::not_exercised;
 use borough_proto::v1::{JobState, RolloutState, Task};
 use borough_tests::{
-    NEVER_SHORT, PortSlot, RECORDS_VARIABLE, TestStore, is_fdb, is_running, options, store_violations, until,
+    NEVER_SHORT, PortSlot, RECORDS_VARIABLE, TestStore, child_terminated, is_fdb, is_running, options,
+    store_violations, until,
 };
 use futures::StreamExt as _;
 
@@ -110,6 +111,17 @@ impl Roles {
         let mut child = self.children.remove(name).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Sends SIGTERM to a process, and waits until it has ended with success.
+    pub(crate) async fn terminate(&mut self, name: &str) {
+        let child = self.children.remove(name).unwrap();
+        assert!(child_terminated(child).await.success(), "{name} does not end with success");
+    }
+
+    /// What calls without the client library show.
+    pub(crate) fn authorization(&self) -> String {
+        format!("Bearer {TOKEN}")
     }
 
     /// The address of the port with this number, from the first one on.
