@@ -26,6 +26,8 @@ type (
 	FederatedJobVersion = pb.FederatedJobVersion
 	// Grant is what a user or a group is given and denied.
 	Grant = pb.Grant
+	// IdentityKey is the public half of a key that signs the identities of tasks.
+	IdentityKey = pb.IdentityKey
 	// Job is the state of a job.
 	Job = pb.Job
 	// JobSpec is everything that the owner of a job decides about it.
@@ -38,6 +40,8 @@ type (
 	Member = pb.Member
 	// Node is the state of a node.
 	Node = pb.Node
+	// NodeJoin is the join token of a node name, and the identity that the node has got.
+	NodeJoin = pb.NodeJoin
 	// Quota is how much a user may have admitted in a band, and how much is.
 	Quota = pb.Quota
 	// QuotaLimit is how much may be admitted at once.

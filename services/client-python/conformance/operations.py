@@ -12,6 +12,7 @@ from typing import Any
 import borough
 from faces import Face, Watched
 from federated import federated_call
+from joins import join_call, keys_call
 
 Step = dict[str, Any]
 
@@ -40,6 +41,12 @@ def check(is_fine: bool, message: str) -> None:
     """Fails the step unless something holds."""
     if not is_fine:
         raise Failed(message)
+
+
+def expect(step: Step, found: Step) -> None:
+    """Compares what a call has said with what its step expects."""
+    for key, value in step.get("expect", {}).items():
+        check(found.get(key) == value, f"{key} is {found.get(key)}, expected {value}")
 
 
 def seconds(step: Step) -> float:
@@ -240,9 +247,15 @@ class Operations:
 
     async def do_federated(self, step: Step) -> None:
         """Makes a call about a federated job, and compares what it says."""
-        found = await federated_call(self.face, step)
-        for key, value in step.get("expect", {}).items():
-            check(found.get(key) == value, f"{key} is {found.get(key)}, expected {value}")
+        expect(step, await federated_call(self.face, step))
+
+    async def do_join(self, step: Step) -> None:
+        """Makes a call about the join token of a node, and compares what it says."""
+        expect(step, await join_call(self.face, step))
+
+    async def do_keys(self, step: Step) -> None:
+        """Makes a call about the keys of identities, and compares what it says."""
+        expect(step, await keys_call(self.face, step))
 
     async def do_watch(self, step: Step) -> None:
         """Follows the endpoints of a job in the background."""

@@ -7,6 +7,7 @@ import { type Alike, EndpointLog } from "./endpoints.js";
 import { check } from "./expect.js";
 import { federatedCall } from "./federated.js";
 import { jobSpec } from "./job.js";
+import { joinCall, keysCall } from "./joins.js";
 import { clientOf, fault, type Json, type World } from "./world.js";
 
 /** How long a step waits unless it says otherwise, in milliseconds. */
@@ -84,6 +85,8 @@ export class Stage {
       wait: () => this.#wait(step),
       list: () => this.#list(step),
       federated: () => this.#federated(step),
+      join: async () => expected(step, await joinCall(this.#client, step)),
+      keys: async () => expected(step, await keysCall(this.#client, step)),
       watch: () => {
         this.#watches.set(step.watch as string, new EndpointLog(this.#client, step.job as string));
       },

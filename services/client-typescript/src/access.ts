@@ -7,6 +7,7 @@ import {
   type CheckAccessResponse,
   type Grant,
   type GrantChange,
+  type IdentityKey,
   type ListHoldersResponse,
 } from "./gen/borough/v1/access_pb.js";
 import { rowsOf } from "./iterate.js";
@@ -41,7 +42,7 @@ export interface GrantDetail {
   readonly changes: readonly GrantChange[];
 }
 
-/** The grants of a cell. */
+/** The grants of a cell, and the keys that sign the identities of its tasks. */
 export class Access {
   /** @internal */
   constructor(private readonly context: CellContext) {}
@@ -101,5 +102,38 @@ export class Access {
     const { action, owner = "" } = question;
     const message = { context: this.context.read(), cell: this.context.cell, action, owner };
     return this.context.calls.unary(AccessService.method.listHolders, message, options);
+  }
+
+  /** The keys that sign the identities of tasks: their public halves, by number. */
+  async identityKeys(options: CallOptions = {}): Promise<readonly IdentityKey[]> {
+    const message = { context: this.context.read(), cell: this.context.cell };
+    return (await this.context.calls.unary(AccessService.method.listIdentityKeys, message, options)).keys;
+  }
+
+  /**
+   * Makes another key before it is due. It is published at once. Returns the keys after it.
+   *
+   * @param options - `aheadMs`: after which time it signs, up to 7 days; those who check identities learn of it before.
+   */
+  async rotateIdentityKeys(
+    options: ChangeOptions & { readonly aheadMs?: number } = {},
+  ): Promise<readonly IdentityKey[]> {
+    return this.#rotate({ aheadMs: BigInt(options.aheadMs ?? 0), withdraw: false }, options);
+  }
+
+  /**
+   * Makes another key that signs at once, and withdraws all keys before it: no token of them counts any more. Returns
+   * the keys after it.
+   */
+  async withdrawIdentityKeys(options: ChangeOptions = {}): Promise<readonly IdentityKey[]> {
+    return this.#rotate({ aheadMs: 0n, withdraw: true }, options);
+  }
+
+  async #rotate(
+    rotation: { readonly aheadMs: bigint; readonly withdraw: boolean },
+    options: ChangeOptions,
+  ): Promise<readonly IdentityKey[]> {
+    const message = { context: this.context.change(options), cell: this.context.cell, ...rotation };
+    return (await this.context.calls.unary(AccessService.method.rotateIdentityKeys, message, options)).keys;
   }
 }

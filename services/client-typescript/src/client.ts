@@ -14,6 +14,7 @@ import { type Event, WatchService } from "./gen/borough/v1/watch_pb.js";
 import { Health, HealthCheckResponse_ServingStatus } from "./gen/grpc/health/v1/health_pb.js";
 import { cancellable } from "./iterate.js";
 import { Jobs } from "./jobs.js";
+import { Joins } from "./joins.js";
 import { Members } from "./members.js";
 import { Names, type WatchOptions } from "./names.js";
 import { Nodes } from "./nodes.js";
@@ -102,6 +103,8 @@ export class BoroughClient {
   readonly cells: Cells;
   /** Quotas. */
   readonly quotas: Quotas;
+  /** Join tokens, and identities of nodes. */
+  readonly joins: Joins;
   /** Grants of rights. */
   readonly access: Access;
   /** The audit: who has changed what, and who was refused. */
@@ -128,6 +131,7 @@ export class BoroughClient {
     this.nodes = new Nodes(this.#context);
     this.cells = new Cells(this.#context);
     this.quotas = new Quotas(this.#context);
+    this.joins = new Joins(this.#context);
     this.access = new Access(this.#context);
     this.audit = new Audit(this.#context);
     this.federated = new FederatedJobs(this.#context);

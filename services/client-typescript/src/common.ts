@@ -23,6 +23,7 @@ export type * from "./job/options.js";
 export type { WaitOptions, WaitProgress, WaitResult } from "./job/wait.js";
 export type { JobFile } from "./job-file.js";
 export type { ExpectedJob, JobDetail, JobFilter, Jobs, RolloutOrder, SubmittedJob } from "./jobs.js";
+export type { IssuedJoinToken, Joins, JoinTokenOptions } from "./joins.js";
 export type { LabelChange, LabelCondition, LabelSelector } from "./labels.js";
 export type { LogItem } from "./log/follower.js";
 export type { MemberChangeOptions, Members } from "./members.js";

@@ -43,7 +43,7 @@ func init() {
 		"watch": (*run).watch, "until": (*run).until, "items": (*run).items, "audit": (*run).audit,
 		"unwatch": (*run).unwatch, "logs": (*run).logs, "exec": (*run).exec, "resolve": (*run).resolve,
 		"together": (*run).together, "same": (*run).same, "signal": (*run).signal, "pause": (*run).pause,
-		"federated": (*run).federated,
+		"federated": (*run).federated, "join": (*run).join, "keys": (*run).keys,
 	}
 }
 

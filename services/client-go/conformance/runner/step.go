@@ -39,6 +39,9 @@ type step struct {
 		// Of a federated job.
 		Revision *uint64 `json:"revision"`
 		Changed  *bool   `json:"changed"`
+		// Of a join token, and of keys of identities.
+		Open *bool `json:"open"`
+		Next *bool `json:"next"`
 	} `json:"expect"`
 	// For is what wait waits for, or the milliseconds of a pause.
 	For     json.RawMessage `json:"for"`
@@ -51,6 +54,11 @@ type step struct {
 	File     json.RawMessage `json:"file"`
 	Stage    uint32          `json:"stage"`
 	Revision uint64          `json:"revision"`
+
+	// Join tokens, and keys of identities. Times are milliseconds.
+	Node  string `json:"node"`
+	Lasts int64  `json:"lasts"`
+	Ahead int64  `json:"ahead"`
 
 	// Watches.
 	Watch string  `json:"watch"`

@@ -43,6 +43,7 @@ from .items import (
     addresses,
 )
 from .job_file import JobFile
+from .join_token import IssuedJoinToken, join_token_new
 from .log_query import AgentAway, LogQuery, LogWait
 from .outage import Absent
 from .placement import apart, near
@@ -84,6 +85,8 @@ from .v1 import (
     FederatedRelease,
     Grant,
     Health,
+    IdentityKey,
+    IdentityKeyUse,
     Job,
     JobKind,
     JobSpec,
@@ -95,6 +98,7 @@ from .v1 import (
     MemberReport,
     Node,
     NodeCondition,
+    NodeJoin,
     NodeState,
     PartRollout,
     Plan,
@@ -163,8 +167,11 @@ __all__ = [
     "Helper",
     "HttpCheck",
     "Identity",
+    "IdentityKey",
+    "IdentityKeyUse",
     "IncompleteError",
     "InvalidError",
+    "IssuedJoinToken",
     "Job",
     "JobDetails",
     "JobFile",
@@ -181,6 +188,7 @@ __all__ = [
     "MemberReport",
     "Node",
     "NodeCondition",
+    "NodeJoin",
     "NodeState",
     "NotGatewayError",
     "OpenEnum",
@@ -233,6 +241,7 @@ __all__ = [
     "apart",
     "balance",
     "job",
+    "join_token_new",
     "near",
     "task",
 ]

@@ -3,6 +3,7 @@
 mod expect;
 mod federated;
 mod job;
+mod joins;
 mod step;
 mod watch;
 

@@ -93,6 +93,8 @@ impl Stage<'_> {
             "logs" => self.logs(step).await?,
             "exec" => self.exec(step).await?,
             "federated" => self.federated(&job(), step).await?,
+            "join" => self.join(step).await?,
+            "keys" => self.keys(step).await?,
             "resolve" => self.resolve(&job(), step).await?,
             other => return Err(Failed::otherwise(format!("no operation {other:?}"))),
         }

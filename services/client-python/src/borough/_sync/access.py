@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator
 
-from ..requests import build, require_kind
-from ..v1 import AccessAnswer, AccessHolders, Grant, GrantHistory, access_pb2, methods
+from ..requests import build, millis, require_kind
+from ..v1 import AccessAnswer, AccessHolders, Grant, GrantHistory, IdentityKey, access_pb2, methods
 from .call import Caller, page_of, present
 
 
 class Access:
-    """The grants of a cell."""
+    """The grants of a cell, and the keys that sign the identities of its tasks."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -71,3 +72,38 @@ class Access:
             owner=owner,
         )
         return AccessHolders.from_message(self._caller.call(methods.LIST_HOLDERS, request))
+
+    def identity_keys(self) -> builtins.list[IdentityKey]:
+        """The keys that sign the identities of tasks: their public halves, by number."""
+        request = build(access_pb2.ListIdentityKeysRequest, context=self._caller.read(), cell=self._caller.config.cell)
+        answer = self._caller.call(methods.LIST_IDENTITY_KEYS, request)
+        return [IdentityKey.from_message(key) for key in answer.keys]
+
+    def rotate_identity_keys(self, *, ahead: float = 0.0, request_id: str | None = None) -> builtins.list[IdentityKey]:
+        """Makes another key before it is due. It is published at once, and signs after `ahead` seconds, up to 7 days.
+
+        Returns the keys after it.
+        """
+        request = self._rotation(request_id, ahead_ms=millis("ahead", ahead))
+        answer = self._caller.call(methods.ROTATE_IDENTITY_KEYS, request)
+        return [IdentityKey.from_message(key) for key in answer.keys]
+
+    def withdraw_identity_keys(self, *, request_id: str | None = None) -> builtins.list[IdentityKey]:
+        """Makes another key that signs at once, and withdraws all keys before it: no token of them counts any more.
+
+        Returns the keys after it.
+        """
+        request = self._rotation(request_id, withdraw=True)
+        answer = self._caller.call(methods.ROTATE_IDENTITY_KEYS, request)
+        return [IdentityKey.from_message(key) for key in answer.keys]
+
+    def _rotation(
+        self, request_id: str | None, *, ahead_ms: int = 0, withdraw: bool = False
+    ) -> access_pb2.RotateIdentityKeysRequest:
+        return build(
+            access_pb2.RotateIdentityKeysRequest,
+            context=self._caller.change(request_id),
+            cell=self._caller.config.cell,
+            ahead_ms=ahead_ms,
+            withdraw=withdraw,
+        )

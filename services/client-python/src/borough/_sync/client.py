@@ -14,6 +14,7 @@ from .call import Caller
 from .cells import Cells
 from .federated import FederatedJobs
 from .jobs import Jobs
+from .joins import Joins
 from .members import Members
 from .names import Names
 from .nodes import Nodes
@@ -82,6 +83,7 @@ class Client:
         self.names = Names(caller)
         """List and watch endpoints."""
         self.nodes = Nodes(caller)
+        self.joins = Joins(caller)
         """List and operate nodes."""
         self.cells = Cells(caller)
         """The state of cells, their events, and the watch of their changes."""
