@@ -26,7 +26,7 @@ pub struct AgentArguments {
     pub state_dir: Option<PathBuf>,
     /// Join by the token in this file, once. The agent keeps what it gets in --state-dir, renews it, and needs no file
     /// when it starts again
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "BOROUGH_JOIN_TOKEN_FILE", hide_env_values = true)]
     pub join_token_file: Option<PathBuf>,
     #[command(flatten)]
     pub users: TaskUserArguments,
