@@ -7,13 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
-use borough_model::access::AccessSubject;
+use borough_model::Name;
 use borough_model::job::Band;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-/// The topmost limited line that an admission charges.
-pub(crate) type TopLine = (AccessSubject, Band);
+/// The line of the topmost limited group that an admission charges.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TopLine {
+    pub(crate) group: Name,
+    pub(crate) band: Band,
+}
 
 /// Turns by topmost line.
 #[derive(Debug, Default)]
@@ -49,7 +53,6 @@ impl QuotaTurns {
 mod tests {
     use std::time::Duration;
 
-    use borough_model::Name;
     use futures::FutureExt as _;
 
     use super::*;
@@ -57,7 +60,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_of_one_line_take_turns_and_others_do_not_wait() {
         let turns = Arc::new(QuotaTurns::default());
-        let top = |name: &str| (AccessSubject::Group(Name::new(name).unwrap()), Band::Batch);
+        let top = |name: &str| TopLine { group: Name::new(name).unwrap(), band: Band::Batch };
         let (web, lab) = (BTreeSet::from([top("web")]), BTreeSet::from([top("lab")]));
         let both = BTreeSet::from([top("web"), top("lab")]);
         let first = turns.take(web.clone()).await;

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use borough_model::access::AccessSubject;
 use borough_model::job::{Band, JobState, band};
 use borough_model::{JobId, JobSpec, Name};
 use borough_store::job::{AdmissionQueue, JobAdmission, JobSubmitted, WaitingSubmission, jobs_admit};
@@ -81,8 +80,8 @@ fn tops_of(cell: &CellContext, parts: &[Vec<WaitingJob>]) -> BTreeSet<TopLine> {
     let Some(table) = cell.access.table() else { return BTreeSet::new() };
     let specs = parts.iter().flatten().map(|one| &one.item.spec);
     let lines: BTreeSet<(&Name, Band)> = specs.map(|spec| (&spec.user, band(spec.priority))).collect();
-    let tops = lines.into_iter().filter_map(|(user, band)| Some((table.quota_top(user, band)?, band)));
-    tops.filter(|(top, _)| matches!(top, AccessSubject::Group(_))).collect()
+    let top = |(user, band)| Some(TopLine { group: table.quota_group_top(user, band)?, band });
+    lines.into_iter().filter_map(top).collect()
 }
 
 /// What happens to submissions whose transaction has failed.

@@ -131,11 +131,15 @@ impl AccessTable {
         windows.peek().is_some() && windows.all(|window| window.is_open(now_ms))
     }
 
-    /// The topmost holder of a limit that counts what a user admits in a band: admissions below it wait for each other.
-    /// `None`: nothing is limited.
-    pub fn quota_top(&self, user: &Name, band: Band) -> Option<AccessSubject> {
+    /// The topmost group with a limit that counts what a user admits in a band: the users below it wait for each other.
+    /// `None`: no group above the user limits anything.
+    pub fn quota_group_top(&self, user: &Name, band: Band) -> Option<Name> {
         let limited = self.quota_ties(user, band).filter(|(_, tie)| tie.window.is_some());
-        limited.last().map(|(holder, _)| holder)
+        let groups = limited.filter_map(|(holder, _)| match holder {
+            AccessSubject::Group(group) => Some(group),
+            AccessSubject::User(_) => None,
+        });
+        groups.last()
     }
 
     /// The subjects that a grant gives `right`, with what gives it. A member of a group may still be denied it.

@@ -119,8 +119,12 @@ fn the_quota_of_a_group_above_serves_its_users_while_all_windows_are_open() {
     let may = |user: &str, now| table.priority_decide(&identity(user, &[]), &name(user), 200, now).is_ok();
     assert_eq!([19, 20, 29, 30].map(|now| may("ann", now)), [false, true, true, false]);
     assert!(!may("bob", 25), "nothing of bob is limited");
-    let top = |user: &str| table.quota_top(&name(user), Band::Production).map(|top| top.to_string());
-    assert_eq!((top("ann").as_deref(), top("bob"), top("cyd")), (Some("group/shop"), None, None));
+    table.quotas.insert(
+        ("user/bob".parse().unwrap(), Band::Production),
+        QuotaTie { window: Some(QuotaWindow::default()), parent: None },
+    );
+    let top = |user: &str| table.quota_group_top(&name(user), Band::Production);
+    assert_eq!((top("ann"), top("bob"), top("cyd")), (Some(name("shop")), None, None));
 }
 
 #[test]
