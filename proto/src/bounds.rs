@@ -55,6 +55,10 @@ pub const STREAM_DATA_BYTES_MAX: usize = 32 * 1024;
 pub const STREAM_MESSAGE_BYTES_MAX: usize = 40 * 1024;
 /// Credit that a message of a stream costs besides its data, so that many short messages are bounded as well.
 pub const STREAM_MESSAGE_COST: usize = 128;
+/// What quotas of production may grant together, in percent of the capacity.
+pub const OVERSELL_PRODUCTION: std::ops::RangeInclusive<u32> = 1..=100;
+/// The same of batch; 0 is any amount.
+pub const OVERSELL_BATCH: std::ops::RangeInclusive<u32> = 0..=10_000;
 /// Credit of one stream in one direction: the gateway holds at most so many bytes for one slow reader.
 pub const STREAM_WINDOW_BYTES: usize = 256 * 1024;
 /// Least credit of one stream. A reader of the logs of many tasks asks for it, so that all of them hold little.

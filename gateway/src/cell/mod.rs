@@ -15,6 +15,7 @@ mod load;
 mod loads;
 mod lock;
 mod ongoing;
+mod oversell;
 mod retention;
 mod scheduler;
 mod service;
@@ -42,6 +43,7 @@ pub use keyed::{KeyedRequest, KeyedTogether, keyed_found, keyed_run, keyed_run_t
 pub(crate) use loads::loads_follow;
 pub use lock::MirrorLockUse;
 pub(crate) use ongoing::OngoingCall;
+pub(crate) use oversell::{CellGrants, capacity_ready};
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{lost_after_ms, queue_check, settings_read};

@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status};
 use super::admit::{Asked, context_complete, principal_of};
 use super::context::{CellContext, Cells, caller_of_read, cursor_to_message};
 use super::load::cell_load;
+use super::oversell::CellGrants;
 use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
 use super::tally::CellTally;
 use crate::status::status_from_store;
@@ -82,7 +83,8 @@ impl CellService for CellServer {
     ) -> Result<Response<v1::UpdateCellResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
         let change = SettingsChange::of(&request)?;
-        let changed = settings_change(cell, &caller, &request, &change).await;
+        let capacity = change.oversell.capacity(cell).await?;
+        let changed = settings_change(cell, &caller, &request, &change, capacity.as_ref()).await;
         let (_, cursor) = cell.settled(changed).await?;
         let message = cell_message(cell).await?;
         Ok(Response::new(v1::UpdateCellResponse {
@@ -105,6 +107,7 @@ async fn cell_message(cell: &CellContext) -> Result<v1::Cell, Status> {
     let wanted = schedulers_wanted(&tally, &meta);
     message.warnings = schedulers_unserved(&shards, &wanted, cell.clock.wall_ms());
     message.warnings.extend(reclaim_idle(&meta));
+    message.warnings.extend(CellGrants::read(cell).await?.warnings());
     message.schedulers = shards.into_iter().map(scheduler_message).collect();
     message.settings = Some(settings_message(meta));
     Ok(message)

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
-use borough_model::Name;
 use borough_model::job::file::nearest;
 use borough_model::job::scheduler_rules_check;
 use borough_model::node::label_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
+use borough_model::quota::GrantPool;
+use borough_model::{Name, Resources};
 use borough_proto::bounds::{
     AUDIT_RETENTION_MS, CELL_DRAIN_DELAY_MS_MAX, DNS_TTL_MS_MAX, ENDED_JOBS, FRESH_START_MS_MAX,
     JOURNAL_BYTES, RETENTION_MS,
@@ -18,12 +19,14 @@ use borough_proto::v1;
 use borough_scheduler_core::{Queueing, QueueingError, QueueingPolicy, ScoringProfile};
 use borough_store::cell::{CellMeta, cell_meta_change, cell_meta_read};
 use borough_store::journal::Cursor;
+use borough_store::quota::oversell_check;
 use borough_store::{RefusalRemedy, StoreError, StoreResult};
 use tonic::Status;
 
 use super::context::{Caller, CellContext};
 use super::keyed::{KeyedRequest, keyed_run};
 use super::loads::loads_follow;
+use super::oversell::OversellChange;
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
 const DOMAINS_MAX: usize = 8;
@@ -47,6 +50,7 @@ pub(super) struct SettingsChange {
     dns_ttl_ms: Option<u64>,
     dns_negative_ttl_ms: Option<u64>,
     drain_delay_ms: Option<u64>,
+    pub(super) oversell: OversellChange,
     /// The revision that the change was made for; 0: any.
     expected_revision: u64,
 }
@@ -101,6 +105,7 @@ impl SettingsChange {
             dns_ttl_ms: settings.dns_ttl_ms,
             dns_negative_ttl_ms: settings.dns_negative_ttl_ms,
             drain_delay_ms: settings.drain_delay_ms,
+            oversell: OversellChange::of(settings),
             expected_revision: request.expected_revision,
         };
         change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
@@ -149,6 +154,7 @@ impl SettingsChange {
             let accepted = format!("{} to {} milliseconds", within.start(), within.end());
             return Err(FieldRefused::new(field, value.to_string(), &accepted));
         }
+        self.oversell.checked()?;
         self.names_checked()
     }
 
@@ -196,6 +202,7 @@ impl SettingsChange {
         meta.dns_ttl_ms = self.dns_ttl_ms.or(meta.dns_ttl_ms);
         meta.dns_negative_ttl_ms = self.dns_negative_ttl_ms.or(meta.dns_negative_ttl_ms);
         meta.drain_delay_ms = self.drain_delay_ms.or(meta.drain_delay_ms);
+        meta.oversell = self.oversell.made(meta.oversell()).or(meta.oversell);
     }
 }
 
@@ -219,12 +226,14 @@ pub(crate) async fn settings_read(cell: &CellContext) -> StoreResult<CellMeta> {
 }
 
 /// Makes a change under the caller's request id. Returns the revision of the settings after it, and a cursor from which
-/// the mirror shows it.
+/// the mirror shows it. `capacity` is that of [`capacity_ready`](super::oversell::capacity_ready), for a change of the
+/// factors by which quotas may exceed it.
 pub(super) async fn settings_change(
     cell: &CellContext,
     caller: &Caller,
     asked: &v1::UpdateCellRequest,
     change: &SettingsChange,
+    capacity: Option<&Resources>,
 ) -> StoreResult<(u64, Option<Cursor>)> {
     let space = &cell.space;
     loads_follow(cell, change.profile.as_deref()).await?;
@@ -241,6 +250,10 @@ pub(super) async fn settings_change(
                     "the settings of cell {space} are at revision {revision}, the change was made for {expected}; look again"
                 ),
             ));
+        }
+        let before = cell_meta_read(&tx, space).await?.oversell();
+        if let Some(factors) = change.oversell.made(before) {
+            oversell_check(&tx, space, factors, capacity, changes.at_ms()).await?;
         }
         let meta = cell_meta_change(&tx, &mut changes, |meta| change.made(meta)).await?;
         Ok((meta.revision, changes))
@@ -267,6 +280,8 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
     let ended_jobs_max = Some(meta.ended_jobs_max());
     let (dns_ttl_ms, dns_negative_ttl_ms) = (Some(meta.dns_ttl_ms()), Some(meta.dns_negative_ttl_ms()));
     let drain_delay_ms = Some(meta.drain_delay_ms());
+    let oversell = meta.oversell();
+    let oversell_batch = Some(oversell.percent(GrantPool::Batch).unwrap_or_default());
     let rules = meta.schedulers.unwrap_or_default().into_iter();
     v1::CellSettings {
         audit_retention_ms,
@@ -292,6 +307,8 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
         dns_ttl_ms,
         dns_negative_ttl_ms,
         drain_delay_ms,
+        oversell_production: oversell.percent(GrantPool::Production),
+        oversell_batch,
     }
 }
 
@@ -418,6 +435,10 @@ mod tests {
         assert!(part.contains("settings.dns_negative_ttl_ms") && part.contains("1500"), "{part}");
         let slow = refused(with(|settings| settings.drain_delay_ms = Some(10_001)));
         assert!(slow.contains("settings.drain_delay_ms") && slow.contains("10000"), "{slow}");
+        let over = refused(with(|settings| settings.oversell_production = Some(101)));
+        assert!(over.contains("settings.oversell_production") && over.contains("1 to 100 percent"), "{over}");
+        let over = refused(with(|settings| settings.oversell_batch = Some(10_001)));
+        assert!(over.contains("settings.oversell_batch") && over.contains("0 is any amount"), "{over}");
         let brief = refused(with(|settings| settings.job_retention_ms = Some(59_999)));
         assert!(brief.contains("settings.job_retention_ms") && brief.contains("60000"), "{brief}");
     }

@@ -13,12 +13,13 @@ use borough_proto::convert::{FieldRefused, capacity_from_message, name_from_text
 use borough_proto::v1;
 use borough_proto::v1::quota_service_server::QuotaService;
 use borough_store::quota::{
-    QuotaChange, QuotaFilter, QuotaLine, QuotaRow, quota_change, quota_line, quota_page,
+    LineChange, PoolGrants, QuotaChange, QuotaFilter, QuotaLine, QuotaRow, quota_change, quota_line,
+    quota_page,
 };
 use futures::future::try_join_all;
 use tonic::{Request, Response, Status};
 
-use crate::cell::{Asked, CellContext, Cells, KeyedRequest, keyed_run};
+use crate::cell::{Asked, CellContext, CellGrants, Cells, KeyedRequest, capacity_ready, keyed_run};
 use crate::page::PagedList;
 use crate::status::{status_from_field, status_from_store, status_from_validation};
 
@@ -55,7 +56,8 @@ impl QuotaService for QuotaServer {
             });
             let lines = read.await.map_err(|error| status_from_store(&error))?;
             let quotas = lines.iter().map(|line| quota_message(line, now_ms)).collect();
-            return Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: String::new() }));
+            let granted = CellGrants::read(cell).await?.pools_message();
+            return Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: String::new(), granted }));
         }
         let list = PagedList::new(&cell.name, "quotas");
         let page = list.request(request.page.as_ref())?;
@@ -68,7 +70,9 @@ impl QuotaService for QuotaServer {
         let found = read.await.map_err(|error| status_from_store(&error))?;
         let next = found.next.map(|holder| list.token(&quota_holder_text(&holder))).unwrap_or_default();
         let quotas = found.lines.iter().map(|line| quota_message(line, now_ms)).collect();
-        Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: next }))
+        let whole = filter.parent.is_none() && after.is_none();
+        let granted = if whole { CellGrants::read(cell).await?.pools_message() } else { Vec::new() };
+        Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: next, granted }))
     }
 
     async fn get_quota(
@@ -92,13 +96,29 @@ impl QuotaService for QuotaServer {
         let (keyed, expected) =
             (KeyedRequest::new(&caller, "quota_set", &request), request.expected_revision);
         let (holder, limit) = (&holder, &limit);
+        let capacity = capacity_ready(cell).await?;
+        let asked = &LineChange { holder, band, limit, expected, capacity: capacity.as_ref() };
         let set = keyed_run(cell, &keyed, |tx, mut changes| async move {
-            let row = quota_change(&tx, &mut changes, holder, band, limit, expected).await?;
+            let row = quota_change(&tx, &mut changes, asked).await?;
             Ok((row, changes))
         });
         set.await.map_err(|error| status_from_store(&error))?;
         let line = line_read(cell, holder, band).await?;
         Ok(Response::new(v1::SetQuotaResponse { quota: Some(quota_message(&line, cell.clock.wall_ms())) }))
+    }
+}
+
+impl CellGrants {
+    /// What lines without a parent grant together.
+    fn pools_message(&self) -> Vec<v1::GrantedTogether> {
+        let message = |grants: &PoolGrants| v1::GrantedTogether {
+            bands: grants.pool.bands().iter().map(|band| band_message(*band).into()).collect(),
+            granted: Some(resources_to_message(&grants.granted)),
+            capacity: Some(resources_to_message(&self.capacity)),
+            percent: grants.percent,
+            excess: grants.excess.iter().map(ToString::to_string).collect(),
+        };
+        self.pools.iter().map(message).collect()
     }
 }
 

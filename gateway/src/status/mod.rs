@@ -235,6 +235,7 @@ fn reason_of(remedy: RefusalRemedy) -> &'static str {
         RefusalRemedy::ReadAgain => "OUTDATED",
         RefusalRemedy::Wait => "NOT_YET",
         RefusalRemedy::Quota => "QUOTA_EXCEEDED",
+        RefusalRemedy::Capacity => "CAPACITY_EXCEEDED",
     }
 }
 
@@ -346,6 +347,7 @@ mod tests {
             (RefusalRemedy::ReadAgain, "OUTDATED"),
             (RefusalRemedy::Wait, "NOT_YET"),
             (RefusalRemedy::Quota, "QUOTA_EXCEEDED"),
+            (RefusalRemedy::Capacity, "CAPACITY_EXCEEDED"),
         ] {
             let status = of(remedy);
             assert_eq!(status.get_details_error_info().unwrap().reason, reason);

@@ -96,7 +96,8 @@ type Cell struct {
 	// Milliseconds since the answering gateway last read the store. The answer is at most that old.
 	StalenessMs uint64        `protobuf:"varint,12,opt,name=staleness_ms,json=stalenessMs,proto3" json:"staleness_ms,omitempty"`
 	Settings    *CellSettings `protobuf:"bytes,13,opt,name=settings,proto3" json:"settings,omitempty"`
-	// Problems for an operator: schedulers that rules or jobs name and that no worker serves.
+	// Problems for an operator: schedulers that rules or jobs name and that no worker serves, and bands whose quotas
+	// grant more than the cell has.
 	Warnings []string `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Only in an answer to a request that asks for it.
 	Load *CellLoad `protobuf:"bytes,15,opt,name=load,proto3" json:"load,omitempty"`
@@ -348,7 +349,12 @@ type CellSettings struct {
 	DnsNegativeTtlMs *uint64 `protobuf:"varint,17,opt,name=dns_negative_ttl_ms,json=dnsNegativeTtlMs,proto3,oneof" json:"dns_negative_ttl_ms,omitempty"`
 	// For jobs with ports and without a drain delay of their own: milliseconds between the withdrawal of an endpoint and
 	// SIGTERM, 0 to 10,000.
-	DrainDelayMs  *uint64 `protobuf:"varint,18,opt,name=drain_delay_ms,json=drainDelayMs,proto3,oneof" json:"drain_delay_ms,omitempty"`
+	DrainDelayMs *uint64 `protobuf:"varint,18,opt,name=drain_delay_ms,json=drainDelayMs,proto3,oneof" json:"drain_delay_ms,omitempty"`
+	// What the quotas of production and monitoring without a parent may grant together, in percent of the capacity of
+	// the nodes that are ready: 1 to 100; 100 unless set. A smaller factor must fit the present quotas.
+	OversellProduction *uint32 `protobuf:"varint,19,opt,name=oversell_production,json=oversellProduction,proto3,oneof" json:"oversell_production,omitempty"`
+	// The same for batch: 1 to 10,000; 0: any amount, as long as it is not set.
+	OversellBatch *uint32 `protobuf:"varint,20,opt,name=oversell_batch,json=oversellBatch,proto3,oneof" json:"oversell_batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,6 +504,20 @@ func (x *CellSettings) GetDnsNegativeTtlMs() uint64 {
 func (x *CellSettings) GetDrainDelayMs() uint64 {
 	if x != nil && x.DrainDelayMs != nil {
 		return *x.DrainDelayMs
+	}
+	return 0
+}
+
+func (x *CellSettings) GetOversellProduction() uint32 {
+	if x != nil && x.OversellProduction != nil {
+		return *x.OversellProduction
+	}
+	return 0
+}
+
+func (x *CellSettings) GetOversellBatch() uint32 {
+	if x != nil && x.OversellBatch != nil {
+		return *x.OversellBatch
 	}
 	return 0
 }
@@ -1331,7 +1351,7 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x01(\rR\x05nodes\x12\x1d\n" +
 	"\n" +
 	"cpu_millis\x18\x02 \x01(\x04R\tcpuMillis\x12!\n" +
-	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\"\x84\b\n" +
+	"\fmemory_bytes\x18\x03 \x01(\x04R\vmemoryBytes\"\x91\t\n" +
 	"\fCellSettings\x12\x1d\n" +
 	"\aprofile\x18\x01 \x01(\tH\x00R\aprofile\x88\x01\x01\x12C\n" +
 	"\x0ffailure_domains\x18\x02 \x01(\v2\x1a.borough.v1.FailureDomainsR\x0efailureDomains\x122\n" +
@@ -1354,7 +1374,9 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"dns_ttl_ms\x18\x10 \x01(\x04H\n" +
 	"R\bdnsTtlMs\x88\x01\x01\x122\n" +
 	"\x13dns_negative_ttl_ms\x18\x11 \x01(\x04H\vR\x10dnsNegativeTtlMs\x88\x01\x01\x12)\n" +
-	"\x0edrain_delay_ms\x18\x12 \x01(\x04H\fR\fdrainDelayMs\x88\x01\x01B\n" +
+	"\x0edrain_delay_ms\x18\x12 \x01(\x04H\fR\fdrainDelayMs\x88\x01\x01\x124\n" +
+	"\x13oversell_production\x18\x13 \x01(\rH\rR\x12oversellProduction\x88\x01\x01\x12*\n" +
+	"\x0eoversell_batch\x18\x14 \x01(\rH\x0eR\roversellBatch\x88\x01\x01B\n" +
 	"\n" +
 	"\b_profileB\x16\n" +
 	"\x14_lost_per_minute_maxB\x13\n" +
@@ -1369,7 +1391,9 @@ const file_borough_v1_cell_proto_rawDesc = "" +
 	"\x13_audit_retention_msB\r\n" +
 	"\v_dns_ttl_msB\x16\n" +
 	"\x14_dns_negative_ttl_msB\x11\n" +
-	"\x0f_drain_delay_ms\"{\n" +
+	"\x0f_drain_delay_msB\x16\n" +
+	"\x14_oversell_productionB\x11\n" +
+	"\x0f_oversell_batch\"{\n" +
 	"\x0eSchedulerRules\x122\n" +
 	"\x02of\x18\x01 \x03(\v2\".borough.v1.SchedulerRules.OfEntryR\x02of\x1a5\n" +
 	"\aOfEntry\x12\x10\n" +

@@ -490,7 +490,9 @@ type ListQuotasResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Quotas []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	// Empty: no further page.
-	NextPage      string `protobuf:"bytes,2,opt,name=next_page,json=nextPage,proto3" json:"next_page,omitempty"`
+	NextPage string `protobuf:"bytes,2,opt,name=next_page,json=nextPage,proto3" json:"next_page,omitempty"`
+	// What all lines without a parent grant together. Only the first page has it, and none of the lines below a group.
+	Granted       []*GrantedTogether `protobuf:"bytes,3,rep,name=granted,proto3" json:"granted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +541,96 @@ func (x *ListQuotasResponse) GetNextPage() string {
 	return ""
 }
 
+func (x *ListQuotasResponse) GetGranted() []*GrantedTogether {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+// What lines without a parent grant together in bands that share a factor.
+type GrantedTogether struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Production and monitoring, or batch.
+	Bands []Band `protobuf:"varint,1,rep,packed,name=bands,proto3,enum=borough.v1.Band" json:"bands,omitempty"`
+	// The sum at one moment, at most, from now on. An amount that a line does not limit counts as nothing.
+	Granted *Resources `protobuf:"bytes,2,opt,name=granted,proto3" json:"granted,omitempty"`
+	// The capacity of the nodes that are ready.
+	Capacity *Resources `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// What they may grant, in percent of the capacity. Absent: any amount.
+	Percent *uint32 `protobuf:"varint,4,opt,name=percent,proto3,oneof" json:"percent,omitempty"`
+	// Each amount of which they grant too much, for people. Nodes may have gone since. Nothing ends for it, and no line
+	// may grant more of it.
+	Excess        []string `protobuf:"bytes,5,rep,name=excess,proto3" json:"excess,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantedTogether) Reset() {
+	*x = GrantedTogether{}
+	mi := &file_borough_v1_quota_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantedTogether) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantedTogether) ProtoMessage() {}
+
+func (x *GrantedTogether) ProtoReflect() protoreflect.Message {
+	mi := &file_borough_v1_quota_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantedTogether.ProtoReflect.Descriptor instead.
+func (*GrantedTogether) Descriptor() ([]byte, []int) {
+	return file_borough_v1_quota_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GrantedTogether) GetBands() []Band {
+	if x != nil {
+		return x.Bands
+	}
+	return nil
+}
+
+func (x *GrantedTogether) GetGranted() *Resources {
+	if x != nil {
+		return x.Granted
+	}
+	return nil
+}
+
+func (x *GrantedTogether) GetCapacity() *Resources {
+	if x != nil {
+		return x.Capacity
+	}
+	return nil
+}
+
+func (x *GrantedTogether) GetPercent() uint32 {
+	if x != nil && x.Percent != nil {
+		return *x.Percent
+	}
+	return 0
+}
+
+func (x *GrantedTogether) GetExcess() []string {
+	if x != nil {
+		return x.Excess
+	}
+	return nil
+}
+
 type GetQuotaRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Context *RequestContext        `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
@@ -552,7 +644,7 @@ type GetQuotaRequest struct {
 
 func (x *GetQuotaRequest) Reset() {
 	*x = GetQuotaRequest{}
-	mi := &file_borough_v1_quota_proto_msgTypes[6]
+	mi := &file_borough_v1_quota_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +656,7 @@ func (x *GetQuotaRequest) String() string {
 func (*GetQuotaRequest) ProtoMessage() {}
 
 func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_quota_proto_msgTypes[6]
+	mi := &file_borough_v1_quota_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +669,7 @@ func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_quota_proto_rawDescGZIP(), []int{6}
+	return file_borough_v1_quota_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetQuotaRequest) GetContext() *RequestContext {
@@ -619,7 +711,7 @@ type GetQuotaResponse struct {
 
 func (x *GetQuotaResponse) Reset() {
 	*x = GetQuotaResponse{}
-	mi := &file_borough_v1_quota_proto_msgTypes[7]
+	mi := &file_borough_v1_quota_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +723,7 @@ func (x *GetQuotaResponse) String() string {
 func (*GetQuotaResponse) ProtoMessage() {}
 
 func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_quota_proto_msgTypes[7]
+	mi := &file_borough_v1_quota_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +736,7 @@ func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_quota_proto_rawDescGZIP(), []int{7}
+	return file_borough_v1_quota_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetQuotaResponse) GetQuota() *Quota {
@@ -678,7 +770,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_borough_v1_quota_proto_msgTypes[8]
+	mi := &file_borough_v1_quota_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +782,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_quota_proto_msgTypes[8]
+	mi := &file_borough_v1_quota_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +795,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_borough_v1_quota_proto_rawDescGZIP(), []int{8}
+	return file_borough_v1_quota_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetQuotaRequest) GetContext() *RequestContext {
@@ -757,7 +849,7 @@ type SetQuotaResponse struct {
 
 func (x *SetQuotaResponse) Reset() {
 	*x = SetQuotaResponse{}
-	mi := &file_borough_v1_quota_proto_msgTypes[9]
+	mi := &file_borough_v1_quota_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +861,7 @@ func (x *SetQuotaResponse) String() string {
 func (*SetQuotaResponse) ProtoMessage() {}
 
 func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_borough_v1_quota_proto_msgTypes[9]
+	mi := &file_borough_v1_quota_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +874,7 @@ func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_borough_v1_quota_proto_rawDescGZIP(), []int{9}
+	return file_borough_v1_quota_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetQuotaResponse) GetQuota() *Quota {
@@ -834,10 +926,19 @@ const file_borough_v1_quota_proto_rawDesc = "" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12+\n" +
 	"\x04page\x18\x04 \x01(\v2\x17.borough.v1.PageRequestR\x04page\x12\x16\n" +
-	"\x06parent\x18\x05 \x01(\tR\x06parent\"\\\n" +
+	"\x06parent\x18\x05 \x01(\tR\x06parent\"\x93\x01\n" +
 	"\x12ListQuotasResponse\x12)\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x11.borough.v1.QuotaR\x06quotas\x12\x1b\n" +
-	"\tnext_page\x18\x02 \x01(\tR\bnextPage\"\x95\x01\n" +
+	"\tnext_page\x18\x02 \x01(\tR\bnextPage\x125\n" +
+	"\agranted\x18\x03 \x03(\v2\x1b.borough.v1.GrantedTogetherR\agranted\"\xe0\x01\n" +
+	"\x0fGrantedTogether\x12&\n" +
+	"\x05bands\x18\x01 \x03(\x0e2\x10.borough.v1.BandR\x05bands\x12/\n" +
+	"\agranted\x18\x02 \x01(\v2\x15.borough.v1.ResourcesR\agranted\x121\n" +
+	"\bcapacity\x18\x03 \x01(\v2\x15.borough.v1.ResourcesR\bcapacity\x12\x1d\n" +
+	"\apercent\x18\x04 \x01(\rH\x00R\apercent\x88\x01\x01\x12\x16\n" +
+	"\x06excess\x18\x05 \x03(\tR\x06excessB\n" +
+	"\n" +
+	"\b_percent\"\x95\x01\n" +
 	"\x0fGetQuotaRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
@@ -881,7 +982,7 @@ func file_borough_v1_quota_proto_rawDescGZIP() []byte {
 }
 
 var file_borough_v1_quota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_borough_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_borough_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_borough_v1_quota_proto_goTypes = []any{
 	(Band)(0),                  // 0: borough.v1.Band
 	(*QuotaLimit)(nil),         // 1: borough.v1.QuotaLimit
@@ -890,44 +991,49 @@ var file_borough_v1_quota_proto_goTypes = []any{
 	(*QuotaChange)(nil),        // 4: borough.v1.QuotaChange
 	(*ListQuotasRequest)(nil),  // 5: borough.v1.ListQuotasRequest
 	(*ListQuotasResponse)(nil), // 6: borough.v1.ListQuotasResponse
-	(*GetQuotaRequest)(nil),    // 7: borough.v1.GetQuotaRequest
-	(*GetQuotaResponse)(nil),   // 8: borough.v1.GetQuotaResponse
-	(*SetQuotaRequest)(nil),    // 9: borough.v1.SetQuotaRequest
-	(*SetQuotaResponse)(nil),   // 10: borough.v1.SetQuotaResponse
-	(*Resources)(nil),          // 11: borough.v1.Resources
-	(*RequestContext)(nil),     // 12: borough.v1.RequestContext
-	(*PageRequest)(nil),        // 13: borough.v1.PageRequest
+	(*GrantedTogether)(nil),    // 7: borough.v1.GrantedTogether
+	(*GetQuotaRequest)(nil),    // 8: borough.v1.GetQuotaRequest
+	(*GetQuotaResponse)(nil),   // 9: borough.v1.GetQuotaResponse
+	(*SetQuotaRequest)(nil),    // 10: borough.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),   // 11: borough.v1.SetQuotaResponse
+	(*Resources)(nil),          // 12: borough.v1.Resources
+	(*RequestContext)(nil),     // 13: borough.v1.RequestContext
+	(*PageRequest)(nil),        // 14: borough.v1.PageRequest
 }
 var file_borough_v1_quota_proto_depIdxs = []int32{
-	11, // 0: borough.v1.QuotaLimit.resources:type_name -> borough.v1.Resources
+	12, // 0: borough.v1.QuotaLimit.resources:type_name -> borough.v1.Resources
 	2,  // 1: borough.v1.QuotaLimit.borrow:type_name -> borough.v1.QuotaBorrow
-	11, // 2: borough.v1.QuotaBorrow.resources:type_name -> borough.v1.Resources
+	12, // 2: borough.v1.QuotaBorrow.resources:type_name -> borough.v1.Resources
 	0,  // 3: borough.v1.Quota.band:type_name -> borough.v1.Band
 	1,  // 4: borough.v1.Quota.limit:type_name -> borough.v1.QuotaLimit
-	11, // 5: borough.v1.Quota.used:type_name -> borough.v1.Resources
+	12, // 5: borough.v1.Quota.used:type_name -> borough.v1.Resources
 	1,  // 6: borough.v1.QuotaChange.limit:type_name -> borough.v1.QuotaLimit
-	12, // 7: borough.v1.ListQuotasRequest.context:type_name -> borough.v1.RequestContext
-	13, // 8: borough.v1.ListQuotasRequest.page:type_name -> borough.v1.PageRequest
+	13, // 7: borough.v1.ListQuotasRequest.context:type_name -> borough.v1.RequestContext
+	14, // 8: borough.v1.ListQuotasRequest.page:type_name -> borough.v1.PageRequest
 	3,  // 9: borough.v1.ListQuotasResponse.quotas:type_name -> borough.v1.Quota
-	12, // 10: borough.v1.GetQuotaRequest.context:type_name -> borough.v1.RequestContext
-	0,  // 11: borough.v1.GetQuotaRequest.band:type_name -> borough.v1.Band
-	3,  // 12: borough.v1.GetQuotaResponse.quota:type_name -> borough.v1.Quota
-	4,  // 13: borough.v1.GetQuotaResponse.changes:type_name -> borough.v1.QuotaChange
-	12, // 14: borough.v1.SetQuotaRequest.context:type_name -> borough.v1.RequestContext
-	0,  // 15: borough.v1.SetQuotaRequest.band:type_name -> borough.v1.Band
-	1,  // 16: borough.v1.SetQuotaRequest.limit:type_name -> borough.v1.QuotaLimit
-	3,  // 17: borough.v1.SetQuotaResponse.quota:type_name -> borough.v1.Quota
-	5,  // 18: borough.v1.QuotaService.ListQuotas:input_type -> borough.v1.ListQuotasRequest
-	7,  // 19: borough.v1.QuotaService.GetQuota:input_type -> borough.v1.GetQuotaRequest
-	9,  // 20: borough.v1.QuotaService.SetQuota:input_type -> borough.v1.SetQuotaRequest
-	6,  // 21: borough.v1.QuotaService.ListQuotas:output_type -> borough.v1.ListQuotasResponse
-	8,  // 22: borough.v1.QuotaService.GetQuota:output_type -> borough.v1.GetQuotaResponse
-	10, // 23: borough.v1.QuotaService.SetQuota:output_type -> borough.v1.SetQuotaResponse
-	21, // [21:24] is the sub-list for method output_type
-	18, // [18:21] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	7,  // 10: borough.v1.ListQuotasResponse.granted:type_name -> borough.v1.GrantedTogether
+	0,  // 11: borough.v1.GrantedTogether.bands:type_name -> borough.v1.Band
+	12, // 12: borough.v1.GrantedTogether.granted:type_name -> borough.v1.Resources
+	12, // 13: borough.v1.GrantedTogether.capacity:type_name -> borough.v1.Resources
+	13, // 14: borough.v1.GetQuotaRequest.context:type_name -> borough.v1.RequestContext
+	0,  // 15: borough.v1.GetQuotaRequest.band:type_name -> borough.v1.Band
+	3,  // 16: borough.v1.GetQuotaResponse.quota:type_name -> borough.v1.Quota
+	4,  // 17: borough.v1.GetQuotaResponse.changes:type_name -> borough.v1.QuotaChange
+	13, // 18: borough.v1.SetQuotaRequest.context:type_name -> borough.v1.RequestContext
+	0,  // 19: borough.v1.SetQuotaRequest.band:type_name -> borough.v1.Band
+	1,  // 20: borough.v1.SetQuotaRequest.limit:type_name -> borough.v1.QuotaLimit
+	3,  // 21: borough.v1.SetQuotaResponse.quota:type_name -> borough.v1.Quota
+	5,  // 22: borough.v1.QuotaService.ListQuotas:input_type -> borough.v1.ListQuotasRequest
+	8,  // 23: borough.v1.QuotaService.GetQuota:input_type -> borough.v1.GetQuotaRequest
+	10, // 24: borough.v1.QuotaService.SetQuota:input_type -> borough.v1.SetQuotaRequest
+	6,  // 25: borough.v1.QuotaService.ListQuotas:output_type -> borough.v1.ListQuotasResponse
+	9,  // 26: borough.v1.QuotaService.GetQuota:output_type -> borough.v1.GetQuotaResponse
+	11, // 27: borough.v1.QuotaService.SetQuota:output_type -> borough.v1.SetQuotaResponse
+	25, // [25:28] is the sub-list for method output_type
+	22, // [22:25] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_borough_v1_quota_proto_init() }
@@ -937,13 +1043,14 @@ func file_borough_v1_quota_proto_init() {
 	}
 	file_borough_v1_common_proto_init()
 	file_borough_v1_quota_proto_msgTypes[0].OneofWrappers = []any{}
+	file_borough_v1_quota_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_borough_v1_quota_proto_rawDesc), len(file_borough_v1_quota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,7 +34,8 @@ type QuotaServiceClient interface {
 	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
 	// One line, with its last changes. A line that was never set limits nothing.
 	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*GetQuotaResponse, error)
-	// Sets or removes a line. Admitted work beyond it stays; only new work is refused.
+	// Sets or removes a line. Admitted work beyond it stays; only new work is refused. A line without a parent that
+	// grants more than before must fit the cell, by the factor of its band: else FAILED_PRECONDITION.
 	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*SetQuotaResponse, error)
 }
 
@@ -84,7 +85,8 @@ type QuotaServiceServer interface {
 	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
 	// One line, with its last changes. A line that was never set limits nothing.
 	GetQuota(context.Context, *GetQuotaRequest) (*GetQuotaResponse, error)
-	// Sets or removes a line. Admitted work beyond it stays; only new work is refused.
+	// Sets or removes a line. Admitted work beyond it stays; only new work is refused. A line without a parent that
+	// grants more than before must fit the cell, by the factor of its band: else FAILED_PRECONDITION.
 	SetQuota(context.Context, *SetQuotaRequest) (*SetQuotaResponse, error)
 	mustEmbedUnimplementedQuotaServiceServer()
 }

@@ -139,6 +139,8 @@ pub enum RefusalRemedy {
     Wait,
     /// Ask for less, end something, or get a larger quota.
     Quota,
+    /// Grant less, or add nodes: quotas would grant more than the cell has.
+    Capacity,
 }
 
 impl StoreError {

@@ -81,6 +81,8 @@ kinds! {
     QuotaUsed = 41, "quota_used";
     /// Counters of releases since admission last folded them in.
     QuotaReleased = 42, "quota_released";
+    /// What each line grants, by the group right above it.
+    QuotaBelow = 43, "quota_below";
 
     /// A task's endpoint.
     Name = 50, "name";

@@ -9,6 +9,7 @@ use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
 use borough_tests::{Ran, TestCell, options, until};
 use futures::StreamExt as _;
+use rustix::process::Signal;
 
 const WINDOW_LATER: &str = "2999-01-01T00:00:00Z";
 
@@ -293,5 +294,80 @@ async fn groups_in_a_tree_limit_their_users_and_show_who_uses_what() {
     cell.borough(&["job", "scale", "web", "4"]).await.ended(4).warns("closes at 2999-01-01T00:00:00Z");
     let history = cell.borough(&["quota", "history", "tester"]).await.ended(0);
     history.prints("tasks 1, below group/web-team, borrows all");
+    cell.finish().await;
+}
+
+/// The cores of the nodes that are ready, in thousandths.
+async fn capacity(cell: &TestCell) -> u64 {
+    let status = cell.borough(&["cell", "status", "-o", "json"]).await.ended(0).json();
+    status["capacity"]["cpu_millis"].as_u64().unwrap()
+}
+
+/// Sets the cores of a holder, in thousandths.
+async fn cores_set(cell: &TestCell, holder: &str, band: &str, cpu_millis: u64) -> Ran {
+    let cores = format!("{cpu_millis}m");
+    cell.borough(&["quota", "set", holder, "--band", band, "--cpu", &cores]).await
+}
+
+/// Quotas of production never promise more than there is. When a node goes, they stay, and everybody sees that they are
+/// too large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn quotas_of_production_grant_no_more_than_the_nodes_have() {
+    let cell = TestCell::start(options!().lost_after_ms(2_000)).await;
+    cell.nodes_ready().await;
+    let whole = capacity(&cell).await;
+    cores_set(&cell, "group/shop", "production", whole - 500).await.ended(0);
+    let refused = cores_set(&cell, "ann", "monitoring", 501).await.ended(4);
+    let refused =
+        refused.warns("the quota of ann in monitoring does not fit the cell beside the others of production");
+    refused.warns("1m too many (500m would fit)").warns("borough quota list shows the others");
+    cores_set(&cell, "ann", "monitoring", 500).await.ended(0);
+    // Below a group it is the group's share, and a window that is over promises nothing.
+    let cores = format!("{whole}m");
+    let bob = ["quota", "set", "bob", "--band", "production", "--cpu", &cores];
+    cell.borough(&[&bob[..], &["--parent", "group/shop"]].concat()).await.ended(0);
+    cell.borough(&[&bob[..], &["--parent", "none"]].concat()).await.ended(4).warns("would fit");
+    let past = ["--parent", "none", "--until", "2020-01-01T00:00:00Z"];
+    cell.borough(&[&bob[..], &past].concat()).await.ended(0);
+    // Batch may have any amount, up to a factor.
+    cores_set(&cell, "ann", "batch", whole * 3).await.ended(0);
+    let set = async |factors: &[&str]| cell.borough(&[&["cell", "set"][..], factors].concat()).await;
+    set(&["--oversell", "batch=200"]).await.ended(4).warns("batch do not fit a factor of 200%: cpu:");
+    set(&["--oversell", "production=101"]).await.ended(2).warns("production=PERCENT from 1 to 100");
+    set(&["--oversell", "production=90"]).await.ended(4).warns("production and monitoring do not fit");
+    set(&["--oversell", "batch=300"]).await.ended(0).prints("batch 300% of the capacity");
+    cores_set(&cell, "eve", "batch", 1).await.ended(4).warns("(0m would fit)");
+    cell.borough(&["event", "list"]).await.ended(0).prints("oversell: production=100 batch=none ->");
+    let quiet = cell.borough(&["quota", "list"]).await.ended(0);
+    assert!(!quiet.stderr.contains("warning"), "{}", quiet.stderr);
+
+    // A node goes. What was granted stays.
+    let agent = cell.agent_found("alpha-1").await;
+    agent.signal(Signal::STOP).unwrap();
+    let left =
+        until("the loss of a node", || async { Some(capacity(&cell).await).filter(|left| *left < whole) });
+    let left = left.await;
+    let warning = "the quotas of production and monitoring grant more than the cell has: cpu:";
+    cell.borough(&["quota", "status", "group/shop"]).await.ended(0).prints("in force").warns(warning);
+    cell.borough(&["quota", "list"]).await.ended(0).warns(warning);
+    cell.borough(&["cell", "status"]).await.ended(0).prints(warning);
+    cell.run("web.yaml", &file("web", 1, "10m")).await;
+    cores_set(&cell, "group/shop", "production", whole - 501).await.ended(0);
+    cores_set(&cell, "group/shop", "production", whole - 500).await.ended(4).warns("would fit");
+    cores_set(&cell, "group/shop", "production", left - 500).await.ended(0);
+    cell.borough(&["cell", "set", "--oversell", "batch=none"]).await.ended(0);
+    let quiet = cell.borough(&["quota", "list"]).await.ended(0);
+    assert!(!quiet.stderr.contains("warning"), "{}", quiet.stderr);
+    agent.signal(Signal::CONT).unwrap();
+    cell.nodes_ready().await;
+    cell.finish().await;
+}
+
+/// Quotas may be set before there is any node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cell_without_nodes_takes_quotas_of_any_size() {
+    let cell = TestCell::start(options!().nodes(0)).await;
+    cores_set(&cell, "ann", "production", 64_000).await.ended(0).prints("/64");
+    cell.borough(&["quota", "list"]).await.ended(0).prints("ann");
     cell.finish().await;
 }

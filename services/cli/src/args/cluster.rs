@@ -2,7 +2,7 @@
 
 use borough_proto::bounds::{
     AUDIT_RETENTION_MS, CELL_DRAIN_DELAY_MS_MAX, DNS_TTL_MS_MAX, ENDED_JOBS, FRESH_START_MS_MAX,
-    JOURNAL_BYTES, RETENTION_MS,
+    JOURNAL_BYTES, OVERSELL_BATCH, OVERSELL_PRODUCTION, RETENTION_MS,
 };
 use borough_proto::v1::FailureDomains;
 use clap::{Args, Subcommand};
@@ -301,6 +301,39 @@ pub struct CellSet {
     /// For jobs with ports and without drain_delay: send SIGTERM this long after the endpoint is withdrawn, such as 2s
     #[arg(long, value_parser = drain_delay, value_name = "TIME")]
     pub drain_delay: Option<std::time::Duration>,
+    /// Let the quotas of a band grant together this much of the capacity: production=PERCENT, up to 100 (with
+    /// monitoring), or batch=PERCENT or batch=none; repeat for both
+    #[arg(long, value_parser = oversell, value_name = "BAND=PERCENT")]
+    pub oversell: Vec<OversellFactor>,
+}
+
+/// What the quotas of a band may grant together, in percent of the capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OversellFactor {
+    Production(u32),
+    /// 0: any amount.
+    Batch(u32),
+}
+
+fn oversell(text: &str) -> Result<OversellFactor, String> {
+    let accepted = || {
+        let (most, batch) = (OVERSELL_PRODUCTION.end(), OVERSELL_BATCH.end());
+        format!(
+            "accepted: production=PERCENT from 1 to {most}, batch=PERCENT from 1 to {batch}, or batch=none"
+        )
+    };
+    let percent = |text: &str| text.trim_end_matches('%').parse::<u32>().ok();
+    let factor = match text.split_once('=') {
+        Some(("batch", "none")) => Some(OversellFactor::Batch(0)),
+        Some(("batch", text)) => percent(text)
+            .filter(|percent| *percent > 0 && OVERSELL_BATCH.contains(percent))
+            .map(OversellFactor::Batch),
+        Some(("production", text)) => percent(text)
+            .filter(|percent| OVERSELL_PRODUCTION.contains(percent))
+            .map(OversellFactor::Production),
+        Some(_) | None => None,
+    };
+    factor.ok_or_else(accepted)
 }
 
 fn failure_domains(text: &str) -> Result<FailureDomains, String> {
@@ -434,4 +467,22 @@ pub struct EventFilter {
     /// Show only events of jobs and nodes with labels like this at present, and of the tasks of such jobs
     #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
     pub label: Vec<LabelConditions>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_of_a_band_and_production_has_no_more_than_everything() {
+        assert_eq!(oversell("production=100"), Ok(OversellFactor::Production(100)));
+        assert_eq!(oversell("batch=250%"), Ok(OversellFactor::Batch(250)));
+        assert_eq!(oversell("batch=none"), Ok(OversellFactor::Batch(0)));
+        for wrong in
+            ["production=101", "production=none", "production=0", "batch=0", "batch", "monitoring=5", ""]
+        {
+            let refused = oversell(wrong).unwrap_err();
+            assert!(refused.starts_with("accepted: production=PERCENT from 1 to 100"), "{wrong}: {refused}");
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub use auth::{
 pub use ca::{CaIssueArguments, CaVerb};
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,
-    NodeVerb,
+    NodeVerb, OversellFactor,
 };
 pub(crate) use cluster::{EVENTS_MAX, events_limit};
 pub use connections::ConnectionArguments;

@@ -7,7 +7,7 @@ use borough_proto::v1;
 use super::list::list_page;
 use super::member::{self, Cordon};
 use super::watch::{WatchedView, list_or_watch, status_watch};
-use crate::args::{CellSet, CellVerb, Global, ListArguments};
+use crate::args::{CellSet, CellVerb, Global, ListArguments, OversellFactor};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{CellOutput, Printer};
@@ -64,7 +64,7 @@ fn none_text(gateways: &str, user: Option<&str>) -> String {
 }
 
 /// The options of `cell set`, by the fields that they set.
-const OPTIONS: [(&str, &str); 15] = [
+const OPTIONS: [(&str, &str); 17] = [
     ("settings.profile", "--profile"),
     ("settings.failure_domains", "--failure-domains"),
     ("settings.queueing", "--queueing"),
@@ -79,12 +79,16 @@ const OPTIONS: [(&str, &str); 15] = [
     ("settings.dns_ttl_ms", "--dns-ttl"),
     ("settings.dns_negative_ttl_ms", "--dns-negative-ttl"),
     ("settings.drain_delay_ms", "--drain-delay"),
+    ("settings.oversell_production", "--oversell"),
+    ("settings.oversell_batch", "--oversell"),
     ("queues", "--queue"),
 ];
 
 fn settings_of(set: CellSet) -> v1::CellSettings {
     let no_domains = || set.no_failure_domains.then(v1::FailureDomains::default);
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let oversell = set.oversell;
+    let factor = |of: fn(&OversellFactor) -> Option<u32>| oversell.iter().rev().find_map(of);
     let rules = set.no_schedulers || !set.schedulers.is_empty();
     v1::CellSettings {
         schedulers: rules.then(|| v1::SchedulerRules { of: set.schedulers.into_iter().collect() }),
@@ -103,6 +107,14 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         dns_ttl_ms: set.dns_ttl.map(ms),
         dns_negative_ttl_ms: set.dns_negative_ttl.map(ms),
         drain_delay_ms: set.drain_delay.map(ms),
+        oversell_production: factor(|one| match one {
+            OversellFactor::Production(percent) => Some(*percent),
+            OversellFactor::Batch(_) => None,
+        }),
+        oversell_batch: factor(|one| match one {
+            OversellFactor::Batch(percent) => Some(*percent),
+            OversellFactor::Production(_) => None,
+        }),
         revision: 0,
     }
 }

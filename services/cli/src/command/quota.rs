@@ -1,7 +1,7 @@
 //! `quota list`, `status`, `set`, `remove` and `history`.
 
 use borough_client::Client;
-use borough_proto::v1::{Band, PageRequest, Quota, QuotaBorrow, QuotaLimit, Resources};
+use borough_proto::v1::{Band, GrantedTogether, PageRequest, Quota, QuotaBorrow, QuotaLimit, Resources};
 
 use super::confirm::{Intent, confirm};
 use super::list::list_page;
@@ -29,6 +29,10 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
         QuotaVerb::List { list } => {
             let fetch = async |page| {
                 let answer = client.quota_list_page("", page).await?;
+                // A list that is shown again and again would repeat them.
+                if !list.watching.watch {
+                    excess_warn(&answer.granted, printer);
+                }
                 Ok(list_page::<_, QuotaView>(answer.quotas, answer.next_page))
             };
             let none = format!(
@@ -40,6 +44,7 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
         QuotaVerb::Status { user } => {
             let user = user.unwrap_or_else(|| client.user().to_owned());
             let answer = client.quota_list_page(&user, Default::default()).await.map_err(refused)?;
+            excess_warn(&answer.granted, printer);
             let below = if user.starts_with("group/") { children(&client, &user).await? } else { Vec::new() };
             let lines = answer.quotas.into_iter().chain(below);
             printer.list(&lines.map(QuotaView::from).collect::<Vec<_>>(), "")?;
@@ -59,6 +64,15 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
         QuotaVerb::History { user, band } => history(&client, &user, band, printer).await?,
     }
     Ok(Code::Done)
+}
+
+/// Warns of quotas that grant more than the cell has: nodes may have gone since they were set.
+fn excess_warn(granted: &[GrantedTogether], printer: &Printer) {
+    for together in granted.iter().filter(|together| !together.excess.is_empty()) {
+        let bands: Vec<String> = together.bands().map(band_word).collect();
+        let (bands, excess) = (bands.join(" and "), together.excess.join("; "));
+        printer.remark(&format!("warning: the quotas of {bands} grant more than the cell has: {excess}"));
+    }
 }
 
 /// Every line right below a group.

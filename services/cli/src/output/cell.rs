@@ -50,6 +50,10 @@ pub(crate) struct SettingsView {
     pub(crate) dns_ttl_ms: u64,
     pub(crate) dns_negative_ttl_ms: u64,
     pub(crate) drain_delay_ms: u64,
+    /// What the quotas of production and monitoring may grant together, in percent of the capacity.
+    pub(crate) oversell_production: u32,
+    /// The same of batch; 0: any amount.
+    pub(crate) oversell_batch: u32,
     pub(crate) revision: u64,
 }
 
@@ -93,6 +97,8 @@ impl From<v1::CellSettings> for SettingsView {
             dns_ttl_ms: settings.dns_ttl_ms(),
             dns_negative_ttl_ms: settings.dns_negative_ttl_ms(),
             drain_delay_ms: settings.drain_delay_ms(),
+            oversell_production: settings.oversell_production(),
+            oversell_batch: settings.oversell_batch(),
             revision: settings.revision,
             queueing: settings.queueing.clone().unwrap_or_default().into(),
             queues: settings
@@ -141,6 +147,15 @@ impl SettingsView {
             0 => String::new(),
             ms => format!("{} for jobs with ports and without their own", duration_text(ms)),
         }
+    }
+
+    /// What quotas may grant together; empty: as by default.
+    fn oversell_text(&self) -> String {
+        let of_capacity = |band: &str, percent: u32| format!("{band} {percent}% of the capacity");
+        let batch = (self.oversell_batch > 0).then(|| of_capacity("batch", self.oversell_batch));
+        let own = ![0, 100].contains(&self.oversell_production);
+        let production = own.then(|| of_capacity("production", self.oversell_production));
+        production.into_iter().chain(batch).collect::<Vec<_>>().join(", ")
     }
 
     /// How long the cell keeps the calls of its audit.
@@ -352,6 +367,7 @@ impl CellOutput {
             ("audit", self.settings.audit_text()),
             ("dns", self.settings.dns_text()),
             ("drain delay", self.settings.drain_text()),
+            ("quotas", self.settings.oversell_text()),
         ]);
         for warning in &self.warnings {
             text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));

@@ -8,7 +8,7 @@ use borough_model::quota::QuotaLimit;
 use super::*;
 use crate::error::RefusalRemedy;
 use crate::journal::Change;
-use crate::quota::quota_change;
+use crate::quota::{LineChange, quota_change};
 use crate::testing::{TestCell, change, name};
 
 fn grant(roles: &[AccessRole], deny: &[Right]) -> AccessGrant {
@@ -107,7 +107,8 @@ async fn the_table_has_every_grant_in_force_and_the_quotas_of_all_bands() {
         );
         let set = cell.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            quota_change(&tx, &mut changes, user, band, limit, 0).await?;
+            let asked = LineChange { holder: user, band, limit, expected: 0, capacity: None };
+            quota_change(&tx, &mut changes, &asked).await?;
             changes.append(&tx)
         });
         set.await.unwrap();

@@ -35,7 +35,8 @@ pub async fn cell_create(
         };
     }
     let gate = CellGate { store_epoch: 1, state: CellState::Open, revision: 1, changed_ms: at_ms };
-    let meta = CellMeta { created_ms: at_ms, revision: 1, ..meta.clone() };
+    // A new cell has no quotas.
+    let meta = CellMeta { created_ms: at_ms, revision: 1, quotas_indexed: Some(true), ..meta.clone() };
     keys::write(tx, space, &CellGateKey {}, &gate)?;
     keys::write(tx, space, &CellMetaKey {}, &meta)?;
     Ok(Created::Now)
@@ -89,6 +90,7 @@ pub async fn cell_meta_change(
     edit(&mut meta);
     meta.created_ms = before.created_ms;
     meta.revision = before.revision;
+    meta.quotas_indexed = before.quotas_indexed;
     if meta != before {
         meta.revision = before.revision.saturating_add(1);
         keys::write(tx, changes.space(), &CellMetaKey {}, &meta)?;

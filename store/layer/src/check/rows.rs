@@ -9,6 +9,7 @@ use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
+use borough_model::quota::QuotaGrant;
 use borough_model::task::{GangRow, TaskRow};
 use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId, TaskId};
 
@@ -72,6 +73,8 @@ pub struct CellRows {
     pub quota_used: BTreeMap<(AccessSubject, Band), QuotaUsed>,
     /// The releases since, by holder, band and dimension.
     pub quota_released: BTreeMap<(AccessSubject, Band, String), i64>,
+    /// What each line grants, by band, parent (empty: none) and holder.
+    pub quota_below: BTreeMap<(Band, String, AccessSubject), QuotaGrant>,
     /// What subjects may do, by `user/<name>` or `group/<name>`.
     pub grants: BTreeMap<String, AccessGrantRow>,
     /// The keys that sign the identities of tasks.

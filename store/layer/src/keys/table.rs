@@ -9,6 +9,7 @@ use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::member::{MemberRow, MemberSeen};
 use borough_model::merged::MergedServiceRow;
 use borough_model::node::{GatewayLive, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
+use borough_model::quota::QuotaGrant;
 use borough_model::task::{GangRow, TaskRow};
 use borough_model::{FederatedJobId, GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
@@ -150,6 +151,13 @@ keys! {
         band: Band,
         dimension: String,
     } = QuotaReleased => Counter;
+    /// `quota_below/<band>/<parent>/<holder>`: what a line that is set grants, by its parent.
+    QuotaBelowKey {
+        band: Band,
+        /// Empty: the line has none.
+        parent: String,
+        holder: AccessSubject,
+    } = QuotaBelow => QuotaGrant;
 
     /// `name/<user>/<job>/<index>`: a task's endpoint.
     EndpointKey {

@@ -199,6 +199,7 @@ fn bytes_are_golden() {
         QuotaKey { holder: AccessSubject::User(name("ada")), band: Band::Production };
         QuotaUsedKey { holder: AccessSubject::User(name("ada")), band: Band::BestEffort };
         QuotaReleasedKey { holder: AccessSubject::User(name("ada")), band: Band::Monitoring, dimension: "cpu_millis".to_owned() };
+        QuotaBelowKey { band: Band::Batch, parent: "web-team".to_owned(), holder: AccessSubject::User(name("ada")) };
         EndpointKey { user: name("ada"), job: name("web"), index: 2 };
         NameRevisionKey { user: name("ada"), job: name("web") };
         MergedServiceKey { user: name("ada"), name: name("shop") };

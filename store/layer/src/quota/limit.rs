@@ -9,6 +9,7 @@ use borough_model::quota::QuotaBorrow;
 use borough_model::resource::Dimension;
 use borough_model::{Name, Resources};
 
+use super::below::below_write;
 use super::{QuotaRow, QuotaUsed};
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, QuotaKey};
@@ -132,6 +133,8 @@ pub async fn quota_set(
 ) -> StoreResult<()> {
     let key = QuotaKey { holder: holder.into(), band };
     let before = keys::read(tx, space, &key).await?;
+    let after = limit.map(QuotaRow::set).unwrap_or_default();
+    below_write(tx, space, &key, &before.as_ref().map(QuotaRow::set).unwrap_or_default(), &after)?;
     match limit {
         None => keys::clear(tx, space, &key),
         Some(limit) => {

@@ -1,24 +1,31 @@
 //! Lines of quotas: what an operator sets for a holder in a band, and what is charged there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
-use borough_model::Name;
 use borough_model::access::AccessSubject;
 use borough_model::job::Band;
 use borough_model::quota::{QuotaLimit, quota_holder_text};
+use borough_model::{Name, Resources};
+use futures::future::try_join_all;
 
+use super::below::{below_ensure, below_read, below_write};
+use super::grant::grant_fits;
 use super::tree::tree_check;
 use super::{QuotaRow, QuotaUsed, quota_get, quota_usage};
 use crate::access::access_head_move;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RangeOptions};
+use crate::keys::{
+    self, CellMetaKey, CellSpace, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RangeOptions,
+};
 use crate::quota::usage::released_fold;
 use crate::row::{QUOTA_CHANGES_MAX, QuotaChange};
 
 /// Rows of each kind that a page reads. A user has a few dozen in all bands.
 const PAGE_ROWS: usize = 4_000;
+/// Lines of a page that are read at once.
+const PAGE_READS: usize = 64;
 /// Sorts after every dimension.
 const DIMENSION_LAST: &str = "\u{10ffff}";
 
@@ -39,16 +46,29 @@ impl QuotaLine {
     }
 }
 
+/// A change of the line of a holder in a band.
+#[derive(Clone, Copy, Debug)]
+pub struct LineChange<'a> {
+    pub holder: &'a AccessSubject,
+    pub band: Band,
+    /// Empty: the line is removed.
+    pub limit: &'a QuotaLimit,
+    /// The revision that the change was made for; 0: any.
+    pub expected: u64,
+    /// The sum over the nodes that are ready; absent: nobody knows any node yet, and nothing is checked against it.
+    pub capacity: Option<&'a Resources>,
+}
+
 /// Sets or removes the line of a holder in a band, and records who did. Admitted work beyond it stays; only new work is
 /// refused. The same limit again changes nothing. A change for another revision than `expected` is refused; 0: any.
+///
+/// A line that grants more than before fits the cell beside the others, or is refused.
 pub async fn quota_change(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    holder: &AccessSubject,
-    band: Band,
-    limit: &QuotaLimit,
-    expected: u64,
+    asked: &LineChange<'_>,
 ) -> StoreResult<QuotaRow> {
+    let LineChange { holder, band, limit, expected, .. } = *asked;
     let before = quota_get(tx, changes.space(), holder, band).await?.unwrap_or_default();
     if expected != 0 && expected != before.revision {
         let holder = quota_holder_text(holder);
@@ -59,7 +79,11 @@ pub async fn quota_change(
     if *limit == before.set() {
         return Ok(before);
     }
+    let meta = below_ensure(tx, changes.space()).await?;
     tree_check(tx, changes.space(), holder, band, limit).await?;
+    grant_fits(tx, changes.space(), &meta, &before.set(), asked, changes.at_ms()).await?;
+    let key = QuotaKey { holder: holder.clone(), band };
+    below_write(tx, changes.space(), &key, &before.set(), limit)?;
     let QuotaLimit { resources: limit, tasks_max, from_ms, until_ms, parent, borrow } = limit.clone();
     let (revision, at_ms) = (before.revision.saturating_add(1), changes.at_ms());
     let by = changes.actor().to_owned();
@@ -71,7 +95,7 @@ pub async fn quota_change(
     row.changes.push(change);
     let old = row.changes.len().saturating_sub(QUOTA_CHANGES_MAX);
     row.changes.drain(..old);
-    keys::write(tx, changes.space(), &QuotaKey { holder: holder.clone(), band }, &row)?;
+    keys::write(tx, changes.space(), &key, &row)?;
     changes.revised(revision.saturating_sub(1), revision);
     // A quota in a band lets its user run there.
     access_head_move(tx, changes.space())?;
@@ -113,6 +137,11 @@ pub async fn quota_page(
     after: Option<&AccessSubject>,
     limit: usize,
 ) -> StoreResult<QuotaPage> {
+    if let Some(parent) = &filter.parent
+        && let Some(page) = children_page(tx, space, parent, after, limit).await?
+    {
+        return Ok(page);
+    }
     let band = Band::Monitoring;
     let behind = |holder: &AccessSubject| QuotaKey { holder: holder.clone(), band };
     let (rows, rows_end) = chunk(tx, space, after.map(behind), |key: &QuotaKey| &key.holder).await?;
@@ -139,6 +168,42 @@ pub async fn quota_page(
     // The last holder of a chunk that was cut may lack rows.
     let end = [rows_end, used_end, released_end].into_iter().flatten().min();
     Ok(page_of(lines, filter, end.as_ref(), limit))
+}
+
+/// The lines right below a group; `None`: the store is from before the index.
+async fn children_page(
+    tx: &Transaction,
+    space: &CellSpace,
+    parent: &Name,
+    after: Option<&AccessSubject>,
+    limit: usize,
+) -> StoreResult<Option<QuotaPage>> {
+    let meta = keys::read_snapshot(tx, space, &CellMetaKey {}).await?;
+    if meta.and_then(|meta| meta.quotas_indexed) != Some(true) {
+        return Ok(None);
+    }
+    let mut found: BTreeSet<(AccessSubject, Band)> = BTreeSet::new();
+    for band in [Band::BestEffort, Band::Batch, Band::Production, Band::Monitoring] {
+        // One more than a page tells whether there is another one.
+        let most = limit.saturating_add(1);
+        let options = RangeOptions { after: after.cloned(), limit: most, ..RangeOptions::snapshot() };
+        let rows = below_read(tx, space, band, Some(parent), options).await?;
+        found.extend(rows.into_iter().map(|(holder, _)| (holder, band)));
+    }
+    let (mut page, mut lines) = (QuotaPage::default(), Vec::new());
+    for (holder, band) in found {
+        let last = lines.last().map(|(last, _)| last);
+        if lines.len() >= limit && last != Some(&holder) {
+            page.next = last.cloned();
+            break;
+        }
+        lines.push((holder, band));
+    }
+    for part in lines.chunks(PAGE_READS) {
+        let reads = part.iter().map(|(holder, band)| quota_line(tx, space, holder, *band));
+        page.lines.extend(try_join_all(reads).await?);
+    }
+    Ok(Some(page))
 }
 
 /// Some rows of a kind, and the last holder of them if there are more.
@@ -195,7 +260,8 @@ mod tests {
                 (&AccessSubject::User(name(user)), &QuotaLimit { tasks_max, ..QuotaLimit::default() });
             let set = self.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;
-                let row = quota_change(&tx, &mut changes, user, Band::Batch, limit, expected).await?;
+                let asked = LineChange { holder: user, band: Band::Batch, limit, expected, capacity: None };
+                let row = quota_change(&tx, &mut changes, &asked).await?;
                 changes.append(&tx)?;
                 Ok(row)
             });

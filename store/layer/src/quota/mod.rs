@@ -17,8 +17,13 @@
 //! Lines form a tree: a line may have a group's line in the same band as its parent. A job is charged to its user's
 //! line and to every line above. Its row keeps the groups, and everything that the job charges or releases later goes
 //! to the same lines. A new parent therefore holds for new jobs.
+//!
+//! `quota_below` has what each line grants, by its parent. Those without a parent together grant no more than the
+//! cell's capacity by the factor of their band.
 
+mod below;
 mod charge;
+mod grant;
 mod limit;
 mod line;
 mod room;
@@ -27,10 +32,12 @@ mod tests;
 mod tree;
 mod usage;
 
+pub(crate) use below::below_rows;
 pub use charge::{ChargeBasis, job_charge, job_held, job_remainder, task_charge};
 pub(crate) use charge::{charges_guard, charges_touch};
+pub use grant::{PoolGrants, oversell_check, pool_grants};
 pub use limit::{AmountShort, LineAsk, QuotaShort, quota_check, quota_get, quota_set};
-pub use line::{QuotaFilter, QuotaLine, QuotaPage, quota_change, quota_line, quota_page};
+pub use line::{LineChange, QuotaFilter, QuotaLine, QuotaPage, quota_change, quota_line, quota_page};
 pub(crate) use room::{QuotaRooms, lines_of};
 pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};
 pub(crate) use usage::{overflow, quota_admit, quota_charge_each, quota_charge_part, quota_recharge};

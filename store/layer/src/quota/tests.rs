@@ -18,6 +18,7 @@ use crate::journal::journal_tail;
 use crate::row::Cursor;
 use crate::testing::{LATE, TestCell, change, name, seeds};
 
+mod grant;
 mod tree;
 
 const TASKS_MAX: u64 = 6;

@@ -1,16 +1,15 @@
 //! The tree of quotas: which line is above which, without cycles and of a bounded depth.
 
-use std::collections::BTreeMap;
-
 use borough_kv::Transaction;
 use borough_model::access::AccessSubject;
 use borough_model::job::Band;
 use borough_model::quota::{QUOTA_GROUPS_MAX, QuotaLimit, quota_holder_text};
 use borough_model::{FieldError, Name};
 
+use super::below::below_read;
 use super::quota_get;
 use crate::error::{StoreError, StoreResult};
-use crate::keys::{self, CellSpace, Prefix, QuotaKey, RangeOptions};
+use crate::keys::{CellSpace, RangeOptions};
 
 /// Children that a refusal names.
 const CHILDREN_SHOWN: usize = 3;
@@ -26,7 +25,7 @@ pub(super) async fn tree_check(
 ) -> StoreResult<()> {
     let below = match holder {
         AccessSubject::User(_) => Below::default(),
-        AccessSubject::Group(group) => Below::read(tx, space, group, band).await?,
+        AccessSubject::Group(group) => Below::read(tx, space, group, band, limit).await?,
     };
     if limit.is_empty() && !below.children.is_empty() {
         let shown: Vec<String> = below.children.iter().take(CHILDREN_SHOWN).map(quota_holder_text).collect();
@@ -94,36 +93,49 @@ async fn above_read(
 /// What is below a group.
 #[derive(Default)]
 struct Below {
-    /// The holders right below it.
+    /// Some holders right below it.
     children: Vec<AccessSubject>,
     /// The most groups below it on any way down.
     height: usize,
 }
 
 impl Below {
-    /// Reads every line, with conflicts: lines change rarely.
-    async fn read(tx: &Transaction, space: &CellSpace, group: &Name, band: Band) -> StoreResult<Self> {
-        let rows = keys::range(tx, space, &Prefix::<QuotaKey>::all(), RangeOptions::default()).await?;
-        let mut children: BTreeMap<Name, Vec<AccessSubject>> = BTreeMap::new();
-        for (key, row) in rows.into_iter().filter(|(key, _)| key.band == band) {
-            if let Some(parent) = row.parent {
-                children.entry(parent).or_default().push(key.holder);
-            }
+    /// Reads the lines below, with conflicts, as far as the change needs them: some of those right below if the line
+    /// goes, and the groups of each level if it gets a parent.
+    async fn read(
+        tx: &Transaction,
+        space: &CellSpace,
+        group: &Name,
+        band: Band,
+        limit: &QuotaLimit,
+    ) -> StoreResult<Self> {
+        let mut below = Self::default();
+        if limit.is_empty() {
+            let some = RangeOptions { limit: CHILDREN_SHOWN.saturating_add(1), ..RangeOptions::default() };
+            let children = below_read(tx, space, band, Some(group), some).await?;
+            below.children = children.into_iter().map(|(holder, _)| holder).collect();
         }
-        let (mut height, mut level) = (0, vec![group]);
-        while height <= QUOTA_GROUPS_MAX {
-            let next = level.iter().filter_map(|group| children.get(*group)).flatten();
-            level = next.filter_map(group_of).collect();
-            if level.is_empty() {
+        if limit.parent.is_none() {
+            return Ok(below);
+        }
+        let mut level = vec![group.clone()];
+        while below.height <= QUOTA_GROUPS_MAX {
+            let mut next = Vec::new();
+            for group in &level {
+                let children = below_read(tx, space, band, Some(group), RangeOptions::default()).await?;
+                next.extend(children.into_iter().filter_map(|(holder, _)| group_of(holder)));
+            }
+            if next.is_empty() {
                 break;
             }
-            height += 1;
+            level = next;
+            below.height = below.height.saturating_add(1);
         }
-        Ok(Self { children: children.remove(group).unwrap_or_default(), height })
+        Ok(below)
     }
 }
 
-fn group_of(holder: &AccessSubject) -> Option<&Name> {
+fn group_of(holder: AccessSubject) -> Option<Name> {
     match holder {
         AccessSubject::Group(name) => Some(name),
         AccessSubject::User(_) => None,

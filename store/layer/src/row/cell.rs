@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use borough_kv::Version;
 use borough_model::Name;
 use borough_model::queue::QueueSpec;
+use borough_model::quota::OversellFactors;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,15 @@ pub struct CellMeta {
     #[n(34)]
     #[serde(default)]
     pub drain_delay_ms: Option<u64>,
+    /// How much the quotas of a band may grant together; absent: the factors by default.
+    #[n(35)]
+    #[serde(default)]
+    pub oversell: Option<OversellFactors>,
+    /// Whether `quota_below` has every line; absent: it has none yet, or not all. It is not a setting, and no revision
+    /// counts it.
+    #[n(36)]
+    #[serde(default)]
+    pub quotas_indexed: Option<bool>,
 }
 
 /// Whether the journal has the measured loads of nodes.
@@ -150,6 +160,11 @@ impl CellMeta {
         self.drain_delay_ms.unwrap_or_default()
     }
 
+    /// How much the quotas of a band may grant together.
+    pub fn oversell(&self) -> OversellFactors {
+        self.oversell.unwrap_or_default()
+    }
+
     /// Milliseconds that sealed calls are kept.
     pub fn audit_retention_ms(&self) -> u64 {
         self.audit_retention_ms.unwrap_or(AUDIT_RETENTION_MS)
@@ -192,6 +207,8 @@ impl Default for CellMeta {
             dns_ttl_ms: None,
             dns_negative_ttl_ms: None,
             drain_delay_ms: None,
+            oversell: None,
+            quotas_indexed: None,
         }
     }
 }

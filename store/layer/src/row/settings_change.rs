@@ -3,6 +3,7 @@
 use borough_model::job::file::duration_text;
 use borough_model::journal::ValueChange;
 use borough_model::queue::QueueSpec;
+use borough_model::quota::{GrantPool, OversellFactors};
 
 use super::CellMeta;
 
@@ -47,6 +48,8 @@ impl CellMeta {
             dns_ttl_ms: _,
             dns_negative_ttl_ms: _,
             drain_delay_ms: _,
+            oversell: _,
+            quotas_indexed: _,
         } = self;
         let rules = schedulers.iter().flatten().map(|(work, scheduler)| format!("{work}={scheduler}"));
         vec![
@@ -68,8 +71,15 @@ impl CellMeta {
             ("dns-ttl", duration_text(self.dns_ttl_ms())),
             ("dns-negative-ttl", duration_text(self.dns_negative_ttl_ms())),
             ("drain-delay", duration_text(self.drain_delay_ms())),
+            ("oversell", oversell_text(&self.oversell())),
         ]
     }
+}
+
+/// The factors as `cell set --oversell` takes them.
+fn oversell_text(factors: &OversellFactors) -> String {
+    let of = |pool| factors.percent(pool).map_or_else(|| "none".to_owned(), |percent| percent.to_string());
+    format!("production={} batch={}", of(GrantPool::Production), of(GrantPool::Batch))
 }
 
 /// A queue as `cell set --queue` takes it.

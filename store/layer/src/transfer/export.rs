@@ -12,8 +12,8 @@ use crate::keys::{
     AccessGrantKey, CellMetaKey, CellSpace, Counter, EndpointKey, FederatedJobKey, FederatedPartKey,
     FederatedVersionKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, MemberKey,
     MergedServiceKey, NameRevisionKey, NodeAllocKey, NodeJoinKey, NodeKey, NodeNameKey, NodeTaskKey,
-    QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey,
-    WorkloadKeyKey, value_encode,
+    QuotaBelowKey, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue,
+    TaskKey, WorkloadKeyKey, value_encode,
 };
 use crate::row::Cursor;
 
@@ -89,6 +89,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::Quota
         | KeyKind::QuotaUsed
         | KeyKind::QuotaReleased
+        | KeyKind::QuotaBelow
         | KeyKind::Name
         | KeyKind::NameRevision
         | KeyKind::MergedService
@@ -213,6 +214,10 @@ impl<W: Write> ExportRows<W> {
         for ((holder, band, dimension), amount) in &rows.quota_released {
             let key = QuotaReleasedKey { holder: holder.clone(), band: *band, dimension: dimension.clone() };
             self.put(&key, &Counter(*amount))?;
+        }
+        for ((band, parent, holder), grant) in &rows.quota_below {
+            let key = QuotaBelowKey { band: *band, parent: parent.clone(), holder: holder.clone() };
+            self.put(&key, grant)?;
         }
         for ((user, job, index), row) in &rows.endpoints {
             self.put(&EndpointKey { user: user.clone(), job: job.clone(), index: *index }, row)?;

@@ -1,9 +1,15 @@
 //! What an operator says about a quota: how much a holder may have admitted in a band at once, and which group's quota
 //! counts it too.
 
+mod oversell;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+pub use self::oversell::{
+    GrantBound, GrantExcess, GrantPool, GrantShort, GrantStep, OVERSELL_PERCENT_MAX, OVERSELL_WHOLE,
+    OversellFactors, QuotaGrant, grant_check, grants_excess, grants_peak,
+};
 use crate::access::AccessSubject;
 use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;

@@ -59,6 +59,8 @@ fn yaml_is_yaml() {
               dns_ttl_ms: 0
               dns_negative_ttl_ms: 0
               drain_delay_ms: 0
+              oversell_production: 0
+              oversell_batch: 0
               revision: 0
             warnings: []
             members: 0

@@ -60,7 +60,9 @@ class Cell(Record):
     """Milliseconds since the answering gateway last read the store. The answer is at most that old."""
     settings: CellSettings | None = None
     warnings: tuple[str, ...] = ()
-    """Problems for an operator: schedulers that rules or jobs name and that no worker serves."""
+    """Problems for an operator: schedulers that rules or jobs name and that no worker serves, and bands whose
+    quotas grant more than the cell has.
+    """
     load: CellLoad | None = None
     """Only in an answer to a request that asks for it."""
     members: int = 0
@@ -128,6 +130,12 @@ class CellSettings(Record):
     """For jobs with ports and without a drain delay of their own: milliseconds between the withdrawal of an
     endpoint and SIGTERM, 0 to 10,000.
     """
+    oversell_production: int | None = None
+    """What the quotas of production and monitoring without a parent may grant together, in percent of the capacity
+    of the nodes that are ready: 1 to 100; 100 unless set. A smaller factor must fit the present quotas.
+    """
+    oversell_batch: int | None = None
+    """The same for batch: 1 to 10,000; 0: any amount, as long as it is not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

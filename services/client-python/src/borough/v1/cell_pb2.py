@@ -22,7 +22,7 @@ from borough.v1 import job_pb2 as borough_dot_v1_dot_job__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x15\x62orough/v1/cell.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto\x1a\x14\x62orough/v1/job.proto"\xbf\x03\n\x04\x43\x65ll\x12\x0c\n\x04name\x18\x01 \x01(\t\x12$\n\x05state\x18\x02 \x01(\x0e\x32\x15.borough.v1.CellState\x12\x13\n\x0bstore_epoch\x18\x03 \x01(\x04\x12\r\n\x05store\x18\x04 \x01(\t\x12\r\n\x05nodes\x18\x05 \x01(\r\x12\x13\n\x0bnodes_ready\x18\x06 \x01(\r\x12\'\n\x08\x63\x61pacity\x18\x07 \x01(\x0b\x32\x15.borough.v1.Resources\x12#\n\x04used\x18\x08 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x0c\n\x04jobs\x18\t \x01(\r\x12%\n\x05tasks\x18\n \x01(\x0b\x32\x16.borough.v1.TaskCounts\x12/\n\nschedulers\x18\x0b \x03(\x0b\x32\x1b.borough.v1.SchedulerWorker\x12\x14\n\x0cstaleness_ms\x18\x0c \x01(\x04\x12*\n\x08settings\x18\r \x01(\x0b\x32\x18.borough.v1.CellSettings\x12\x10\n\x08warnings\x18\x0e \x03(\t\x12"\n\x04load\x18\x0f \x01(\x0b\x32\x14.borough.v1.CellLoad\x12\x0f\n\x07members\x18\x10 \x01(\r"C\n\x08\x43\x65llLoad\x12\r\n\x05nodes\x18\x01 \x01(\r\x12\x12\n\ncpu_millis\x18\x02 \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04"\x9b\x06\n\x0c\x43\x65llSettings\x12\x14\n\x07profile\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x33\n\x0f\x66\x61ilure_domains\x18\x02 \x01(\x0b\x32\x1a.borough.v1.FailureDomains\x12 \n\x13lost_per_minute_max\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x1d\n\x10job_retention_ms\x18\x04 \x01(\x04H\x02\x88\x01\x01\x12!\n\x14journal_retention_ms\x18\x05 \x01(\x04H\x03\x88\x01\x01\x12\x15\n\x08queueing\x18\x06 \x01(\tH\x04\x88\x01\x01\x12"\n\x06queues\x18\x07 \x01(\x0b\x32\x12.borough.v1.Queues\x12.\n\nschedulers\x18\n \x01(\x0b\x32\x1a.borough.v1.SchedulerRules\x12\x1b\n\x0e\x66resh_start_ms\x18\x08 \x01(\x04H\x05\x88\x01\x01\x12\x14\n\x07reclaim\x18\t \x01(\x08H\x06\x88\x01\x01\x12\x1e\n\x11journal_bytes_max\x18\x0b \x01(\x04H\x07\x88\x01\x01\x12\x1b\n\x0e\x65nded_jobs_max\x18\x0c \x01(\x04H\x08\x88\x01\x01\x12\x1f\n\x12\x61udit_retention_ms\x18\r \x01(\x04H\t\x88\x01\x01\x12\x10\n\x08revision\x18\x0f \x01(\x04\x12\x17\n\ndns_ttl_ms\x18\x10 \x01(\x04H\n\x88\x01\x01\x12 \n\x13\x64ns_negative_ttl_ms\x18\x11 \x01(\x04H\x0b\x88\x01\x01\x12\x1b\n\x0e\x64rain_delay_ms\x18\x12 \x01(\x04H\x0c\x88\x01\x01\x42\n\n\x08_profileB\x16\n\x14_lost_per_minute_maxB\x13\n\x11_job_retention_msB\x17\n\x15_journal_retention_msB\x0b\n\t_queueingB\x11\n\x0f_fresh_start_msB\n\n\x08_reclaimB\x14\n\x12_journal_bytes_maxB\x11\n\x0f_ended_jobs_maxB\x15\n\x13_audit_retention_msB\r\n\x0b_dns_ttl_msB\x16\n\x14_dns_negative_ttl_msB\x11\n\x0f_drain_delay_ms"k\n\x0eSchedulerRules\x12.\n\x02of\x18\x01 \x03(\x0b\x32".borough.v1.SchedulerRules.OfEntry\x1a)\n\x07OfEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"+\n\x06Queues\x12!\n\x06queues\x18\x01 \x03(\x0b\x32\x11.borough.v1.Queue"\\\n\x05Queue\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\r\x12\x1c\n\x14guaranteed_per_mille\x18\x03 \x01(\r\x12\x17\n\x0flimit_per_mille\x18\x04 \x01(\r"\x1e\n\x0e\x46\x61ilureDomains\x12\x0c\n\x04keys\x18\x01 \x03(\t"\x95\x01\n\x11UpdateCellRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04name\x18\x02 \x01(\t\x12*\n\x08settings\x18\x03 \x01(\x0b\x32\x18.borough.v1.CellSettings\x12\x19\n\x11\x65xpected_revision\x18\x04 \x01(\x04"X\n\x12UpdateCellResponse\x12\x1e\n\x04\x63\x65ll\x18\x01 \x01(\x0b\x32\x10.borough.v1.Cell\x12"\n\x06\x63ursor\x18\x02 \x01(\x0b\x32\x12.borough.v1.Cursor"\x8a\x01\n\x0fSchedulerWorker\x12\r\n\x05shard\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x11\n\tscheduler\x18\x04 \x01(\t\x12&\n\x05stats\x18\x05 \x01(\x0b\x32\x17.borough.v1.WorkerStats\x12\x0f\n\x07standby\x18\x06 \x01(\x08"\xae\x02\n\x0bWorkerStats\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0f\n\x07waiting\x18\x02 \x01(\x04\x12\x15\n\runschedulable\x18\x03 \x01(\x04\x12\x12\n\nrate_per_s\x18\x04 \x01(\x01\x12\x0e\n\x06placed\x18\x05 \x01(\x04\x12\x0f\n\x07\x63ommits\x18\x06 \x01(\x04\x12\x11\n\tconflicts\x18\x07 \x01(\x04\x12\x17\n\x0fscored_per_task\x18\x08 \x01(\x01\x12\x14\n\x0c\x63\x61\x63hed_share\x18\t \x01(\x01\x12\x14\n\x0c\x61ge_versions\x18\n \x01(\x04\x12\x0e\n\x06\x61ge_ms\x18\x0b \x01(\x04\x12\x12\n\npart_first\x18\x0c \x01(\r\x12\x12\n\npart_nodes\x18\r \x01(\r\x12\x13\n\x0b\x62\x61tch_tasks\x18\x0e \x01(\r\x12\x0e\n\x06shards\x18\x0f \x01(\r"M\n\x10ListCellsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04load\x18\x02 \x01(\x08"4\n\x11ListCellsResponse\x12\x1f\n\x05\x63\x65lls\x18\x01 \x03(\x0b\x32\x10.borough.v1.Cell"Y\n\x0eGetCellRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04load\x18\x03 \x01(\x08"U\n\x0fGetCellResponse\x12\x1e\n\x04\x63\x65ll\x18\x01 \x01(\x0b\x32\x10.borough.v1.Cell\x12"\n\x06\x63ursor\x18\x02 \x01(\x0b\x32\x12.borough.v1.Cursor*\x85\x01\n\tCellState\x12\x1a\n\x16\x43\x45LL_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x45LL_STATE_OPEN\x10\x01\x12\x17\n\x13\x43\x45LL_STATE_DRAINING\x10\x02\x12\x14\n\x10\x43\x45LL_STATE_MOVED\x10\x03\x12\x18\n\x14\x43\x45LL_STATE_IMPORTING\x10\x04\x32\xe8\x01\n\x0b\x43\x65llService\x12H\n\tListCells\x12\x1c.borough.v1.ListCellsRequest\x1a\x1d.borough.v1.ListCellsResponse\x12\x42\n\x07GetCell\x12\x1a.borough.v1.GetCellRequest\x1a\x1b.borough.v1.GetCellResponse\x12K\n\nUpdateCell\x12\x1d.borough.v1.UpdateCellRequest\x1a\x1e.borough.v1.UpdateCellResponseb\x06proto3'
+    b'\n\x15\x62orough/v1/cell.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto\x1a\x14\x62orough/v1/job.proto"\xbf\x03\n\x04\x43\x65ll\x12\x0c\n\x04name\x18\x01 \x01(\t\x12$\n\x05state\x18\x02 \x01(\x0e\x32\x15.borough.v1.CellState\x12\x13\n\x0bstore_epoch\x18\x03 \x01(\x04\x12\r\n\x05store\x18\x04 \x01(\t\x12\r\n\x05nodes\x18\x05 \x01(\r\x12\x13\n\x0bnodes_ready\x18\x06 \x01(\r\x12\'\n\x08\x63\x61pacity\x18\x07 \x01(\x0b\x32\x15.borough.v1.Resources\x12#\n\x04used\x18\x08 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x0c\n\x04jobs\x18\t \x01(\r\x12%\n\x05tasks\x18\n \x01(\x0b\x32\x16.borough.v1.TaskCounts\x12/\n\nschedulers\x18\x0b \x03(\x0b\x32\x1b.borough.v1.SchedulerWorker\x12\x14\n\x0cstaleness_ms\x18\x0c \x01(\x04\x12*\n\x08settings\x18\r \x01(\x0b\x32\x18.borough.v1.CellSettings\x12\x10\n\x08warnings\x18\x0e \x03(\t\x12"\n\x04load\x18\x0f \x01(\x0b\x32\x14.borough.v1.CellLoad\x12\x0f\n\x07members\x18\x10 \x01(\r"C\n\x08\x43\x65llLoad\x12\r\n\x05nodes\x18\x01 \x01(\r\x12\x12\n\ncpu_millis\x18\x02 \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04"\x85\x07\n\x0c\x43\x65llSettings\x12\x14\n\x07profile\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x33\n\x0f\x66\x61ilure_domains\x18\x02 \x01(\x0b\x32\x1a.borough.v1.FailureDomains\x12 \n\x13lost_per_minute_max\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x1d\n\x10job_retention_ms\x18\x04 \x01(\x04H\x02\x88\x01\x01\x12!\n\x14journal_retention_ms\x18\x05 \x01(\x04H\x03\x88\x01\x01\x12\x15\n\x08queueing\x18\x06 \x01(\tH\x04\x88\x01\x01\x12"\n\x06queues\x18\x07 \x01(\x0b\x32\x12.borough.v1.Queues\x12.\n\nschedulers\x18\n \x01(\x0b\x32\x1a.borough.v1.SchedulerRules\x12\x1b\n\x0e\x66resh_start_ms\x18\x08 \x01(\x04H\x05\x88\x01\x01\x12\x14\n\x07reclaim\x18\t \x01(\x08H\x06\x88\x01\x01\x12\x1e\n\x11journal_bytes_max\x18\x0b \x01(\x04H\x07\x88\x01\x01\x12\x1b\n\x0e\x65nded_jobs_max\x18\x0c \x01(\x04H\x08\x88\x01\x01\x12\x1f\n\x12\x61udit_retention_ms\x18\r \x01(\x04H\t\x88\x01\x01\x12\x10\n\x08revision\x18\x0f \x01(\x04\x12\x17\n\ndns_ttl_ms\x18\x10 \x01(\x04H\n\x88\x01\x01\x12 \n\x13\x64ns_negative_ttl_ms\x18\x11 \x01(\x04H\x0b\x88\x01\x01\x12\x1b\n\x0e\x64rain_delay_ms\x18\x12 \x01(\x04H\x0c\x88\x01\x01\x12 \n\x13oversell_production\x18\x13 \x01(\rH\r\x88\x01\x01\x12\x1b\n\x0eoversell_batch\x18\x14 \x01(\rH\x0e\x88\x01\x01\x42\n\n\x08_profileB\x16\n\x14_lost_per_minute_maxB\x13\n\x11_job_retention_msB\x17\n\x15_journal_retention_msB\x0b\n\t_queueingB\x11\n\x0f_fresh_start_msB\n\n\x08_reclaimB\x14\n\x12_journal_bytes_maxB\x11\n\x0f_ended_jobs_maxB\x15\n\x13_audit_retention_msB\r\n\x0b_dns_ttl_msB\x16\n\x14_dns_negative_ttl_msB\x11\n\x0f_drain_delay_msB\x16\n\x14_oversell_productionB\x11\n\x0f_oversell_batch"k\n\x0eSchedulerRules\x12.\n\x02of\x18\x01 \x03(\x0b\x32".borough.v1.SchedulerRules.OfEntry\x1a)\n\x07OfEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"+\n\x06Queues\x12!\n\x06queues\x18\x01 \x03(\x0b\x32\x11.borough.v1.Queue"\\\n\x05Queue\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\r\x12\x1c\n\x14guaranteed_per_mille\x18\x03 \x01(\r\x12\x17\n\x0flimit_per_mille\x18\x04 \x01(\r"\x1e\n\x0e\x46\x61ilureDomains\x12\x0c\n\x04keys\x18\x01 \x03(\t"\x95\x01\n\x11UpdateCellRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04name\x18\x02 \x01(\t\x12*\n\x08settings\x18\x03 \x01(\x0b\x32\x18.borough.v1.CellSettings\x12\x19\n\x11\x65xpected_revision\x18\x04 \x01(\x04"X\n\x12UpdateCellResponse\x12\x1e\n\x04\x63\x65ll\x18\x01 \x01(\x0b\x32\x10.borough.v1.Cell\x12"\n\x06\x63ursor\x18\x02 \x01(\x0b\x32\x12.borough.v1.Cursor"\x8a\x01\n\x0fSchedulerWorker\x12\r\n\x05shard\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x11\n\tscheduler\x18\x04 \x01(\t\x12&\n\x05stats\x18\x05 \x01(\x0b\x32\x17.borough.v1.WorkerStats\x12\x0f\n\x07standby\x18\x06 \x01(\x08"\xae\x02\n\x0bWorkerStats\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0f\n\x07waiting\x18\x02 \x01(\x04\x12\x15\n\runschedulable\x18\x03 \x01(\x04\x12\x12\n\nrate_per_s\x18\x04 \x01(\x01\x12\x0e\n\x06placed\x18\x05 \x01(\x04\x12\x0f\n\x07\x63ommits\x18\x06 \x01(\x04\x12\x11\n\tconflicts\x18\x07 \x01(\x04\x12\x17\n\x0fscored_per_task\x18\x08 \x01(\x01\x12\x14\n\x0c\x63\x61\x63hed_share\x18\t \x01(\x01\x12\x14\n\x0c\x61ge_versions\x18\n \x01(\x04\x12\x0e\n\x06\x61ge_ms\x18\x0b \x01(\x04\x12\x12\n\npart_first\x18\x0c \x01(\r\x12\x12\n\npart_nodes\x18\r \x01(\r\x12\x13\n\x0b\x62\x61tch_tasks\x18\x0e \x01(\r\x12\x0e\n\x06shards\x18\x0f \x01(\r"M\n\x10ListCellsRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04load\x18\x02 \x01(\x08"4\n\x11ListCellsResponse\x12\x1f\n\x05\x63\x65lls\x18\x01 \x03(\x0b\x32\x10.borough.v1.Cell"Y\n\x0eGetCellRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04load\x18\x03 \x01(\x08"U\n\x0fGetCellResponse\x12\x1e\n\x04\x63\x65ll\x18\x01 \x01(\x0b\x32\x10.borough.v1.Cell\x12"\n\x06\x63ursor\x18\x02 \x01(\x0b\x32\x12.borough.v1.Cursor*\x85\x01\n\tCellState\x12\x1a\n\x16\x43\x45LL_STATE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43\x45LL_STATE_OPEN\x10\x01\x12\x17\n\x13\x43\x45LL_STATE_DRAINING\x10\x02\x12\x14\n\x10\x43\x45LL_STATE_MOVED\x10\x03\x12\x18\n\x14\x43\x45LL_STATE_IMPORTING\x10\x04\x32\xe8\x01\n\x0b\x43\x65llService\x12H\n\tListCells\x12\x1c.borough.v1.ListCellsRequest\x1a\x1d.borough.v1.ListCellsResponse\x12\x42\n\x07GetCell\x12\x1a.borough.v1.GetCellRequest\x1a\x1b.borough.v1.GetCellResponse\x12K\n\nUpdateCell\x12\x1d.borough.v1.UpdateCellRequest\x1a\x1e.borough.v1.UpdateCellResponseb\x06proto3'
 )
 
 _globals = globals()
@@ -32,40 +32,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
     DESCRIPTOR._loaded_options = None
     _globals["_SCHEDULERRULES_OFENTRY"]._loaded_options = None
     _globals["_SCHEDULERRULES_OFENTRY"]._serialized_options = b"8\001"
-    _globals["_CELLSTATE"]._serialized_start = 2681
-    _globals["_CELLSTATE"]._serialized_end = 2814
+    _globals["_CELLSTATE"]._serialized_start = 2787
+    _globals["_CELLSTATE"]._serialized_end = 2920
     _globals["_CELL"]._serialized_start = 85
     _globals["_CELL"]._serialized_end = 532
     _globals["_CELLLOAD"]._serialized_start = 534
     _globals["_CELLLOAD"]._serialized_end = 601
     _globals["_CELLSETTINGS"]._serialized_start = 604
-    _globals["_CELLSETTINGS"]._serialized_end = 1399
-    _globals["_SCHEDULERRULES"]._serialized_start = 1401
-    _globals["_SCHEDULERRULES"]._serialized_end = 1508
-    _globals["_SCHEDULERRULES_OFENTRY"]._serialized_start = 1467
-    _globals["_SCHEDULERRULES_OFENTRY"]._serialized_end = 1508
-    _globals["_QUEUES"]._serialized_start = 1510
-    _globals["_QUEUES"]._serialized_end = 1553
-    _globals["_QUEUE"]._serialized_start = 1555
-    _globals["_QUEUE"]._serialized_end = 1647
-    _globals["_FAILUREDOMAINS"]._serialized_start = 1649
-    _globals["_FAILUREDOMAINS"]._serialized_end = 1679
-    _globals["_UPDATECELLREQUEST"]._serialized_start = 1682
-    _globals["_UPDATECELLREQUEST"]._serialized_end = 1831
-    _globals["_UPDATECELLRESPONSE"]._serialized_start = 1833
-    _globals["_UPDATECELLRESPONSE"]._serialized_end = 1921
-    _globals["_SCHEDULERWORKER"]._serialized_start = 1924
-    _globals["_SCHEDULERWORKER"]._serialized_end = 2062
-    _globals["_WORKERSTATS"]._serialized_start = 2065
-    _globals["_WORKERSTATS"]._serialized_end = 2367
-    _globals["_LISTCELLSREQUEST"]._serialized_start = 2369
-    _globals["_LISTCELLSREQUEST"]._serialized_end = 2446
-    _globals["_LISTCELLSRESPONSE"]._serialized_start = 2448
-    _globals["_LISTCELLSRESPONSE"]._serialized_end = 2500
-    _globals["_GETCELLREQUEST"]._serialized_start = 2502
-    _globals["_GETCELLREQUEST"]._serialized_end = 2591
-    _globals["_GETCELLRESPONSE"]._serialized_start = 2593
-    _globals["_GETCELLRESPONSE"]._serialized_end = 2678
-    _globals["_CELLSERVICE"]._serialized_start = 2817
-    _globals["_CELLSERVICE"]._serialized_end = 3049
+    _globals["_CELLSETTINGS"]._serialized_end = 1505
+    _globals["_SCHEDULERRULES"]._serialized_start = 1507
+    _globals["_SCHEDULERRULES"]._serialized_end = 1614
+    _globals["_SCHEDULERRULES_OFENTRY"]._serialized_start = 1573
+    _globals["_SCHEDULERRULES_OFENTRY"]._serialized_end = 1614
+    _globals["_QUEUES"]._serialized_start = 1616
+    _globals["_QUEUES"]._serialized_end = 1659
+    _globals["_QUEUE"]._serialized_start = 1661
+    _globals["_QUEUE"]._serialized_end = 1753
+    _globals["_FAILUREDOMAINS"]._serialized_start = 1755
+    _globals["_FAILUREDOMAINS"]._serialized_end = 1785
+    _globals["_UPDATECELLREQUEST"]._serialized_start = 1788
+    _globals["_UPDATECELLREQUEST"]._serialized_end = 1937
+    _globals["_UPDATECELLRESPONSE"]._serialized_start = 1939
+    _globals["_UPDATECELLRESPONSE"]._serialized_end = 2027
+    _globals["_SCHEDULERWORKER"]._serialized_start = 2030
+    _globals["_SCHEDULERWORKER"]._serialized_end = 2168
+    _globals["_WORKERSTATS"]._serialized_start = 2171
+    _globals["_WORKERSTATS"]._serialized_end = 2473
+    _globals["_LISTCELLSREQUEST"]._serialized_start = 2475
+    _globals["_LISTCELLSREQUEST"]._serialized_end = 2552
+    _globals["_LISTCELLSRESPONSE"]._serialized_start = 2554
+    _globals["_LISTCELLSRESPONSE"]._serialized_end = 2606
+    _globals["_GETCELLREQUEST"]._serialized_start = 2608
+    _globals["_GETCELLREQUEST"]._serialized_end = 2697
+    _globals["_GETCELLRESPONSE"]._serialized_start = 2699
+    _globals["_GETCELLRESPONSE"]._serialized_end = 2784
+    _globals["_CELLSERVICE"]._serialized_start = 2923
+    _globals["_CELLSERVICE"]._serialized_end = 3155
 # @@protoc_insertion_point(module_scope)

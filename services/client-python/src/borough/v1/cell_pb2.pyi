@@ -125,6 +125,8 @@ class CellSettings(_message.Message):
         "dns_ttl_ms",
         "dns_negative_ttl_ms",
         "drain_delay_ms",
+        "oversell_production",
+        "oversell_batch",
     )
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     FAILURE_DOMAINS_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +145,8 @@ class CellSettings(_message.Message):
     DNS_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     DNS_NEGATIVE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     DRAIN_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    OVERSELL_PRODUCTION_FIELD_NUMBER: _ClassVar[int]
+    OVERSELL_BATCH_FIELD_NUMBER: _ClassVar[int]
     profile: str
     failure_domains: FailureDomains
     lost_per_minute_max: int
@@ -160,6 +164,8 @@ class CellSettings(_message.Message):
     dns_ttl_ms: int
     dns_negative_ttl_ms: int
     drain_delay_ms: int
+    oversell_production: int
+    oversell_batch: int
     def __init__(
         self,
         profile: _Optional[str] = ...,
@@ -179,6 +185,8 @@ class CellSettings(_message.Message):
         dns_ttl_ms: _Optional[int] = ...,
         dns_negative_ttl_ms: _Optional[int] = ...,
         drain_delay_ms: _Optional[int] = ...,
+        oversell_production: _Optional[int] = ...,
+        oversell_batch: _Optional[int] = ...,
     ) -> None: ...
 
 class SchedulerRules(_message.Message):

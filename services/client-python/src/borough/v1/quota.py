@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from ..record import OpenEnum, Record
 from . import common, quota_pb2
 
-__all__ = ["Band", "Quota", "QuotaBorrow", "QuotaChange", "QuotaHistory", "QuotaLimit"]
+__all__ = ["Band", "GrantedTogether", "Quota", "QuotaBorrow", "QuotaChange", "QuotaHistory", "QuotaLimit"]
 
 
 class Band(OpenEnum):
@@ -101,6 +101,26 @@ class QuotaChange(Record):
     """Who made it, such as user/ann."""
     limit: QuotaLimit | None = None
     """Absent: it removed the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedTogether(Record):
+    """What lines without a parent grant together in bands that share a factor."""
+
+    message_type: ClassVar[type[Message]] = quota_pb2.GrantedTogether
+
+    bands: tuple[Band, ...] = ()
+    """Production and monitoring, or batch."""
+    granted: common.Resources | None = None
+    """The sum at one moment, at most, from now on. An amount that a line does not limit counts as nothing."""
+    capacity: common.Resources | None = None
+    """The capacity of the nodes that are ready."""
+    percent: int | None = None
+    """What they may grant, in percent of the capacity. Absent: any amount."""
+    excess: tuple[str, ...] = ()
+    """Each amount of which they grant too much, for people. Nodes may have gone since. Nothing ends for it, and no
+    line may grant more of it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from borough.v1 import common_pb2 as borough_dot_v1_dot_common__pb2
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x16\x62orough/v1/quota.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\xdb\x01\n\nQuotaLimit\x12(\n\tresources\x18\x01 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x16\n\ttasks_max\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x07\x66rom_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08until_ms\x18\x04 \x01(\x03H\x02\x88\x01\x01\x12\x0e\n\x06parent\x18\x05 \x01(\t\x12\'\n\x06\x62orrow\x18\x06 \x01(\x0b\x32\x17.borough.v1.QuotaBorrowB\x0c\n\n_tasks_maxB\n\n\x08_from_msB\x0b\n\t_until_ms"S\n\x0bQuotaBorrow\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\x12(\n\tresources\x18\x02 \x01(\x0b\x32\x15.borough.v1.Resources\x12\r\n\x05tasks\x18\x03 \x01(\x04"\xb9\x01\n\x05Quota\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x1e\n\x04\x62\x61nd\x18\x02 \x01(\x0e\x32\x10.borough.v1.Band\x12%\n\x05limit\x18\x03 \x01(\x0b\x32\x16.borough.v1.QuotaLimit\x12#\n\x04used\x18\x04 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x12\n\nused_tasks\x18\x05 \x01(\x04\x12\x10\n\x08revision\x18\x06 \x01(\x04\x12\x10\n\x08in_force\x18\x07 \x01(\x08"a\n\x0bQuotaChange\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12%\n\x05limit\x18\x04 \x01(\x0b\x32\x16.borough.v1.QuotaLimit"\x93\x01\n\x11ListQuotasRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12%\n\x04page\x18\x04 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12\x0e\n\x06parent\x18\x05 \x01(\t"J\n\x12ListQuotasResponse\x12!\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.borough.v1.Quota\x12\x11\n\tnext_page\x18\x02 \x01(\t"z\n\x0fGetQuotaRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x1e\n\x04\x62\x61nd\x18\x04 \x01(\x0e\x32\x10.borough.v1.Band"^\n\x10GetQuotaResponse\x12 \n\x05quota\x18\x01 \x01(\x0b\x32\x11.borough.v1.Quota\x12(\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x17.borough.v1.QuotaChange"\xbc\x01\n\x0fSetQuotaRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x1e\n\x04\x62\x61nd\x18\x04 \x01(\x0e\x32\x10.borough.v1.Band\x12%\n\x05limit\x18\x05 \x01(\x0b\x32\x16.borough.v1.QuotaLimit\x12\x19\n\x11\x65xpected_revision\x18\x06 \x01(\x04"4\n\x10SetQuotaResponse\x12 \n\x05quota\x18\x01 \x01(\x0b\x32\x11.borough.v1.Quota*l\n\x04\x42\x61nd\x12\x14\n\x10\x42\x41ND_UNSPECIFIED\x10\x00\x12\x14\n\x10\x42\x41ND_BEST_EFFORT\x10\x01\x12\x0e\n\nBAND_BATCH\x10\x02\x12\x13\n\x0f\x42\x41ND_PRODUCTION\x10\x03\x12\x13\n\x0f\x42\x41ND_MONITORING\x10\x04\x32\xe9\x01\n\x0cQuotaService\x12K\n\nListQuotas\x12\x1d.borough.v1.ListQuotasRequest\x1a\x1e.borough.v1.ListQuotasResponse\x12\x45\n\x08GetQuota\x12\x1b.borough.v1.GetQuotaRequest\x1a\x1c.borough.v1.GetQuotaResponse\x12\x45\n\x08SetQuota\x12\x1b.borough.v1.SetQuotaRequest\x1a\x1c.borough.v1.SetQuotaResponseb\x06proto3'
+    b'\n\x16\x62orough/v1/quota.proto\x12\nborough.v1\x1a\x17\x62orough/v1/common.proto"\xdb\x01\n\nQuotaLimit\x12(\n\tresources\x18\x01 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x16\n\ttasks_max\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x07\x66rom_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08until_ms\x18\x04 \x01(\x03H\x02\x88\x01\x01\x12\x0e\n\x06parent\x18\x05 \x01(\t\x12\'\n\x06\x62orrow\x18\x06 \x01(\x0b\x32\x17.borough.v1.QuotaBorrowB\x0c\n\n_tasks_maxB\n\n\x08_from_msB\x0b\n\t_until_ms"S\n\x0bQuotaBorrow\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\x12(\n\tresources\x18\x02 \x01(\x0b\x32\x15.borough.v1.Resources\x12\r\n\x05tasks\x18\x03 \x01(\x04"\xb9\x01\n\x05Quota\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x1e\n\x04\x62\x61nd\x18\x02 \x01(\x0e\x32\x10.borough.v1.Band\x12%\n\x05limit\x18\x03 \x01(\x0b\x32\x16.borough.v1.QuotaLimit\x12#\n\x04used\x18\x04 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x12\n\nused_tasks\x18\x05 \x01(\x04\x12\x10\n\x08revision\x18\x06 \x01(\x04\x12\x10\n\x08in_force\x18\x07 \x01(\x08"a\n\x0bQuotaChange\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12%\n\x05limit\x18\x04 \x01(\x0b\x32\x16.borough.v1.QuotaLimit"\x93\x01\n\x11ListQuotasRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12%\n\x04page\x18\x04 \x01(\x0b\x32\x17.borough.v1.PageRequest\x12\x0e\n\x06parent\x18\x05 \x01(\t"x\n\x12ListQuotasResponse\x12!\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.borough.v1.Quota\x12\x11\n\tnext_page\x18\x02 \x01(\t\x12,\n\x07granted\x18\x03 \x03(\x0b\x32\x1b.borough.v1.GrantedTogether"\xb5\x01\n\x0fGrantedTogether\x12\x1f\n\x05\x62\x61nds\x18\x01 \x03(\x0e\x32\x10.borough.v1.Band\x12&\n\x07granted\x18\x02 \x01(\x0b\x32\x15.borough.v1.Resources\x12\'\n\x08\x63\x61pacity\x18\x03 \x01(\x0b\x32\x15.borough.v1.Resources\x12\x14\n\x07percent\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06\x65xcess\x18\x05 \x03(\tB\n\n\x08_percent"z\n\x0fGetQuotaRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x1e\n\x04\x62\x61nd\x18\x04 \x01(\x0e\x32\x10.borough.v1.Band"^\n\x10GetQuotaResponse\x12 \n\x05quota\x18\x01 \x01(\x0b\x32\x11.borough.v1.Quota\x12(\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x17.borough.v1.QuotaChange"\xbc\x01\n\x0fSetQuotaRequest\x12+\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1a.borough.v1.RequestContext\x12\x0c\n\x04\x63\x65ll\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x1e\n\x04\x62\x61nd\x18\x04 \x01(\x0e\x32\x10.borough.v1.Band\x12%\n\x05limit\x18\x05 \x01(\x0b\x32\x16.borough.v1.QuotaLimit\x12\x19\n\x11\x65xpected_revision\x18\x06 \x01(\x04"4\n\x10SetQuotaResponse\x12 \n\x05quota\x18\x01 \x01(\x0b\x32\x11.borough.v1.Quota*l\n\x04\x42\x61nd\x12\x14\n\x10\x42\x41ND_UNSPECIFIED\x10\x00\x12\x14\n\x10\x42\x41ND_BEST_EFFORT\x10\x01\x12\x0e\n\nBAND_BATCH\x10\x02\x12\x13\n\x0f\x42\x41ND_PRODUCTION\x10\x03\x12\x13\n\x0f\x42\x41ND_MONITORING\x10\x04\x32\xe9\x01\n\x0cQuotaService\x12K\n\nListQuotas\x12\x1d.borough.v1.ListQuotasRequest\x1a\x1e.borough.v1.ListQuotasResponse\x12\x45\n\x08GetQuota\x12\x1b.borough.v1.GetQuotaRequest\x1a\x1c.borough.v1.GetQuotaResponse\x12\x45\n\x08SetQuota\x12\x1b.borough.v1.SetQuotaRequest\x1a\x1c.borough.v1.SetQuotaResponseb\x06proto3'
 )
 
 _globals = globals()
@@ -29,8 +29,8 @@ _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "borough.v1.quota_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
     DESCRIPTOR._loaded_options = None
-    _globals["_BAND"]._serialized_start = 1348
-    _globals["_BAND"]._serialized_end = 1456
+    _globals["_BAND"]._serialized_start = 1578
+    _globals["_BAND"]._serialized_end = 1686
     _globals["_QUOTALIMIT"]._serialized_start = 64
     _globals["_QUOTALIMIT"]._serialized_end = 283
     _globals["_QUOTABORROW"]._serialized_start = 285
@@ -42,15 +42,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_LISTQUOTASREQUEST"]._serialized_start = 658
     _globals["_LISTQUOTASREQUEST"]._serialized_end = 805
     _globals["_LISTQUOTASRESPONSE"]._serialized_start = 807
-    _globals["_LISTQUOTASRESPONSE"]._serialized_end = 881
-    _globals["_GETQUOTAREQUEST"]._serialized_start = 883
-    _globals["_GETQUOTAREQUEST"]._serialized_end = 1005
-    _globals["_GETQUOTARESPONSE"]._serialized_start = 1007
-    _globals["_GETQUOTARESPONSE"]._serialized_end = 1101
-    _globals["_SETQUOTAREQUEST"]._serialized_start = 1104
-    _globals["_SETQUOTAREQUEST"]._serialized_end = 1292
-    _globals["_SETQUOTARESPONSE"]._serialized_start = 1294
-    _globals["_SETQUOTARESPONSE"]._serialized_end = 1346
-    _globals["_QUOTASERVICE"]._serialized_start = 1459
-    _globals["_QUOTASERVICE"]._serialized_end = 1692
+    _globals["_LISTQUOTASRESPONSE"]._serialized_end = 927
+    _globals["_GRANTEDTOGETHER"]._serialized_start = 930
+    _globals["_GRANTEDTOGETHER"]._serialized_end = 1111
+    _globals["_GETQUOTAREQUEST"]._serialized_start = 1113
+    _globals["_GETQUOTAREQUEST"]._serialized_end = 1235
+    _globals["_GETQUOTARESPONSE"]._serialized_start = 1237
+    _globals["_GETQUOTARESPONSE"]._serialized_end = 1331
+    _globals["_SETQUOTAREQUEST"]._serialized_start = 1334
+    _globals["_SETQUOTAREQUEST"]._serialized_end = 1522
+    _globals["_SETQUOTARESPONSE"]._serialized_start = 1524
+    _globals["_SETQUOTARESPONSE"]._serialized_end = 1576
+    _globals["_QUOTASERVICE"]._serialized_start = 1689
+    _globals["_QUOTASERVICE"]._serialized_end = 1922
 # @@protoc_insertion_point(module_scope)

@@ -128,13 +128,39 @@ class ListQuotasRequest(_message.Message):
     ) -> None: ...
 
 class ListQuotasResponse(_message.Message):
-    __slots__ = ("quotas", "next_page")
+    __slots__ = ("quotas", "next_page", "granted")
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
     quotas: _containers.RepeatedCompositeFieldContainer[Quota]
     next_page: str
+    granted: _containers.RepeatedCompositeFieldContainer[GrantedTogether]
     def __init__(
-        self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., next_page: _Optional[str] = ...
+        self,
+        quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ...,
+        next_page: _Optional[str] = ...,
+        granted: _Optional[_Iterable[_Union[GrantedTogether, _Mapping]]] = ...,
+    ) -> None: ...
+
+class GrantedTogether(_message.Message):
+    __slots__ = ("bands", "granted", "capacity", "percent", "excess")
+    BANDS_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    EXCESS_FIELD_NUMBER: _ClassVar[int]
+    bands: _containers.RepeatedScalarFieldContainer[Band]
+    granted: _common_pb2.Resources
+    capacity: _common_pb2.Resources
+    percent: int
+    excess: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(
+        self,
+        bands: _Optional[_Iterable[_Union[Band, str]]] = ...,
+        granted: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ...,
+        capacity: _Optional[_Union[_common_pb2.Resources, _Mapping]] = ...,
+        percent: _Optional[int] = ...,
+        excess: _Optional[_Iterable[str]] = ...,
     ) -> None: ...
 
 class GetQuotaRequest(_message.Message):

@@ -12,8 +12,8 @@ use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
     self, AccessGrantKey, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey,
-    Key, LeaseBeatKey, LeaseKey, NodeJoinKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey,
-    RequestExpiryKey, RequestKey, WorkloadKeyKey, WorkloadSignerKey,
+    Key, LeaseBeatKey, LeaseKey, NodeJoinKey, Prefix, QuotaBelowKey, QuotaKey, QuotaReleasedKey,
+    QuotaUsedKey, RequestExpiryKey, RequestKey, WorkloadKeyKey, WorkloadSignerKey,
 };
 use crate::row::{CellGate, CellMeta, JournalFloor, RequestExpiry, RequestRow};
 
@@ -110,6 +110,7 @@ pub(super) struct Last {
     limits: RowChunk<QuotaKey>,
     used: RowChunk<QuotaUsedKey>,
     released: RowChunk<QuotaReleasedKey>,
+    below: RowChunk<QuotaBelowKey>,
     grants: RowChunk<AccessGrantKey>,
     published: RowChunk<WorkloadKeyKey>,
     signers: RowChunk<WorkloadSignerKey>,
@@ -136,6 +137,7 @@ pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResul
         limits: chunk_read(tx, space, None, 0).await?,
         used: chunk_read(tx, space, None, 0).await?,
         released: chunk_read(tx, space, None, 0).await?,
+        below: chunk_read(tx, space, None, 0).await?,
         grants: chunk_read(tx, space, None, 0).await?,
         published: chunk_read(tx, space, None, 0).await?,
         signers: chunk_read(tx, space, None, 0).await?,
@@ -171,7 +173,8 @@ impl Last {
         (rows.journal_floor, rows.journal_head) = (self.floor, self.head);
         let damages = [self.limits.damage, self.used.damage, self.released.damage, self.leases.damage];
         let others = self.beats.damage.into_iter().chain(self.grants.damage).chain(self.published.damage);
-        let others = others.chain(self.signers.damage).chain(self.joins.damage).chain(self.unknown);
+        let others = others.chain(self.signers.damage).chain(self.joins.damage).chain(self.below.damage);
+        let others = others.chain(self.unknown);
         rows.damage.extend(damages.into_iter().flatten().chain(others));
         rows.grants = self.grants.rows.into_iter().map(|(key, row)| (key.subject, row)).collect();
         let published = self.published.rows.into_iter();
@@ -185,6 +188,8 @@ impl Last {
         let released = self.released.rows.into_iter();
         rows.quota_released =
             released.map(|(key, counter)| ((key.holder, key.band, key.dimension), counter.0)).collect();
+        let below = self.below.rows.into_iter();
+        rows.quota_below = below.map(|(key, grant)| ((key.band, key.parent, key.holder), grant)).collect();
         rows.leases = self.leases.rows.into_iter().map(|(key, row)| ((key.role, key.shard), row)).collect();
         let beats = self.beats.rows.into_iter();
         rows.lease_beats = beats.map(|(key, row)| ((key.role, key.shard), row)).collect();

@@ -4,22 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::RangeRequest;
+use borough_model::access::AccessSubject;
 use borough_model::job::Band;
 use borough_model::node::{LoadMeasured, PORT_KEPT_BACK_MS};
+use borough_model::quota::{QUOTA_GROUPS_MAX, QuotaGrant};
 use borough_model::{GangId, JobId};
 use bytes::Bytes;
 
 use super::super::*;
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    self, CellGateKey, GangKey, Key, LeaseBeatKey, LeaseKey, NodeAllocKey, NodeLoadKey, NodeTaskKey,
-    QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
+    self, CellGateKey, GangKey, JobRowKey, Key, LeaseBeatKey, LeaseKey, NodeAllocKey, NodeLoadKey,
+    NodeTaskKey, QuotaKey, QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
 };
 use crate::node::{SessionFence, node_loads_set, node_writers};
 use crate::placement::tests::Steps;
 use crate::placement::tests::world::World;
 use crate::request::request_finish;
-use crate::row::{LeaseBeat, LeaseRow};
+use crate::row::{LeaseBeat, LeaseRow, QuotaRow, QuotaUsed};
 use crate::testing::name;
 
 /// A cell in which something of every kind has happened.
@@ -188,6 +190,7 @@ async fn a_missing_row_is_reported_by_its_key() {
         KeyKind::Task,
         KeyKind::Gang,
         KeyKind::QuotaUsed,
+        KeyKind::QuotaBelow,
         KeyKind::Name,
         KeyKind::NameRevision,
         KeyKind::JournalHead,
@@ -201,7 +204,7 @@ async fn a_missing_row_is_reported_by_its_key() {
 }
 
 /// Kinds that the journal records whole, or whose every field is compared with something.
-const COMPARED: [KeyKind; 10] = [
+const COMPARED: [KeyKind; 11] = [
     KeyKind::Node,
     KeyKind::NodeAlloc,
     KeyKind::JobRow,
@@ -211,6 +214,7 @@ const COMPARED: [KeyKind; 10] = [
     KeyKind::NodeName,
     KeyKind::NodeLoad,
     KeyKind::QuotaUsed,
+    KeyKind::QuotaBelow,
     KeyKind::JournalHead,
 ];
 
@@ -286,6 +290,52 @@ async fn nodes_without_a_row(world: &World) {
     bogus(world, StoredRow::NodeSession(session, Box::default()), "node_known").await;
 }
 
+/// Parents that are not there, cycles and too many groups are reported, and rows of the index without a line.
+async fn lines_without_a_parent(world: &World) {
+    let name = crate::testing::name;
+    let group = |text: &str| AccessSubject::Group(name(text));
+    let key = |holder: AccessSubject| QuotaKey { holder, band: Band::Batch };
+    let below = |parent: &str| QuotaRow { parent: Some(name(parent)), ..QuotaRow::default() };
+    let row = |holder, parent| StoredRow::Quota(key(holder), Box::new(below(parent)));
+    bogus(world, row((&name("ada")).into(), "nobody"), "quota_parent").await;
+    bogus(world, row(group("web"), "web"), "quota_parent").await;
+    let put_line = async |holder: &str, parent: Option<&str>| {
+        let tasks_max = Some(9);
+        let line = QuotaRow { tasks_max, parent: parent.map(name), ..QuotaRow::default() };
+        let set = world.read(async |tx, space| {
+            crate::quota::quota_set(tx, space, group(holder), Band::Batch, Some(&line)).await
+        });
+        set.await.unwrap();
+    };
+    for number in 0..=QUOTA_GROUPS_MAX {
+        assert_eq!(found(world).await, [], "{number} groups");
+        let above = number.checked_sub(1).map(|above| format!("g{above}"));
+        put_line(&format!("g{number}"), above.as_deref()).await;
+    }
+    let deep = found(world).await;
+    assert!(deep.len() == 1 && deep[0].rule == "quota_parent", "{deep:?}");
+    assert!(deep[0].key == "quota/group/g4/batch" && deep[0].expected.contains("at most 4"), "{deep:?}");
+    put_line("g4", None).await;
+    put_line("g0", Some("g3")).await;
+    let cycle = found(world).await;
+    assert!(cycle.iter().all(|one| one.rule == "quota_parent"), "{cycle:?}");
+    assert!(cycle.iter().any(|one| one.expected.contains("no cycle")), "{cycle:?}");
+    put_line("g0", None).await;
+    let stray = keys::QuotaBelowKey { band: Band::Batch, parent: "g1".to_owned(), holder: group("ghost") };
+    bogus(world, StoredRow::QuotaBelow(stray, Box::default()), "quota_below").await;
+    let wrong = keys::QuotaBelowKey { band: Band::Batch, parent: "g2".to_owned(), holder: group("g3") };
+    let more = QuotaGrant { until_ms: Some(5), ..QuotaGrant::default() };
+    bogus(world, StoredRow::QuotaBelow(wrong, Box::new(more)), "quota_below").await;
+    // What a group is charged follows from the jobs below it, and there are none.
+    let charged = keys::QuotaUsedKey { holder: group("g1"), band: Band::Batch };
+    let used = QuotaUsed { tasks: 1, ..QuotaUsed::default() };
+    bogus(world, StoredRow::QuotaUsed(charged, Box::new(used)), "quota_sum").await;
+    let job = world.rows().await.jobs.values().next().unwrap().clone();
+    let groups = Some(vec![name("g0"), name("g0")]);
+    let twice = borough_model::job::JobRow { quota_groups: groups, ..job.clone() };
+    bogus(world, StoredRow::JobRow(JobRowKey { job: job.id }, Box::new(twice)), "quota_groups").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn rows_without_an_owner_are_reported() {
     let world = world().await;
@@ -324,6 +374,7 @@ async fn rows_without_an_owner_are_reported() {
         let row = StoredRow::QuotaReleased(released(dimension), Box::new(keys::Counter(amount)));
         bogus(&world, row, "quota_sum").await;
     }
+    lines_without_a_parent(&world).await;
     let expiry = RequestExpiryKey { expires_ms: 5_001, id: borough_model::RequestId(77) };
     bogus(&world, StoredRow::RequestExpiry(expiry, Box::default()), "request_expiry").await;
     let request = crate::request::RequestRow { digest: vec![], result: vec![], expires_ms: 1, entry: None };

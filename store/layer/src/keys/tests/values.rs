@@ -17,6 +17,7 @@ use borough_model::merged::{LabelCondition, LabelOperator, MergedServiceRow};
 use borough_model::node::{
     GatewayLive, LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, Voucher, node_new,
 };
+use borough_model::quota::{OversellFactors, QuotaGrant};
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
 use borough_model::{
@@ -76,6 +77,8 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         schedulers,
         fresh_start_ms: Some(60_000),
         reclaim: Some(true),
+        oversell: Some(OversellFactors { production_percent: Some(90), batch_percent: Some(150) }),
+        quotas_indexed: Some(true),
         ..CellMeta::default()
     };
     rows! {
@@ -284,6 +287,7 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
 fn the_others() -> Vec<StoredRow> {
     let (user, band) = (name("ada"), Band::Production);
     let released = QuotaReleasedKey { holder: (&user).into(), band, dimension: "cpu_millis".to_owned() };
+    let below = QuotaBelowKey { band, parent: "shop".to_owned(), holder: (&user).into() };
     let quota = QuotaRow { limit: resources(), tasks_max: Some(5), ..QuotaRow::default() };
     let grant = AccessGrantRow {
         roles: vec![AccessRole::Runner],
@@ -305,6 +309,7 @@ fn the_others() -> Vec<StoredRow> {
         Quota: QuotaKey { holder: (&user).into(), band } => quota;
         QuotaUsed: QuotaUsedKey { holder: (&user).into(), band } => QuotaUsed { used: resources(), tasks: 2 };
         QuotaReleased: released => Counter(-3);
+        QuotaBelow: below => QuotaGrant { resources: resources(), from_ms: Some(5), until_ms: None };
         Journal: JournalKey { store_epoch: 1, stamp, part: 0 } => JournalPart { parts: 2, bytes: vec![1, 2, 3] };
         JournalHead: JournalHeadKey {} => StampValue(stamp);
         JournalFloor: JournalFloorKey {} => floor;

@@ -36,8 +36,8 @@ impl TestCell {
     ) -> StoreResult<QuotaRow> {
         let set = async || {
             let set = change(1_000_000 + number, "quota_set");
-            self.change(set, async |tx, changes| quota_change(tx, changes, holder, band, limit, 0).await)
-                .await
+            let asked = LineChange { holder, band, limit, expected: 0, capacity: None };
+            self.change(set, async |tx, changes| quota_change(tx, changes, &asked).await).await
         };
         persist(set).await
     }

@@ -38,6 +38,7 @@ fn assert_copy(copy: &CellRows, exported: &CellRows, seed: u64) {
     assert_eq!(copy.quota_limits, exported.quota_limits, "seed {seed}");
     assert_eq!(copy.quota_used, exported.quota_used, "seed {seed}");
     assert_eq!(copy.quota_released, exported.quota_released, "seed {seed}");
+    assert_eq!(copy.quota_below, exported.quota_below, "seed {seed}");
     assert_eq!(copy.requests, exported.requests, "seed {seed}");
     assert_eq!(copy.request_expiries, exported.request_expiries, "seed {seed}");
     assert!(copy.leases.is_empty() && copy.node_leases.is_empty() && copy.journal_head.is_none());

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/quota.proto.
  */
 export const file_borough_v1_quota: GenFile = /*@__PURE__*/
-  fileDesc("ChZib3JvdWdoL3YxL3F1b3RhLnByb3RvEgpib3JvdWdoLnYxItsBCgpRdW90YUxpbWl0EigKCXJlc291cmNlcxgBIAEoCzIVLmJvcm91Z2gudjEuUmVzb3VyY2VzEhYKCXRhc2tzX21heBgCIAEoBEgAiAEBEhQKB2Zyb21fbXMYAyABKANIAYgBARIVCgh1bnRpbF9tcxgEIAEoA0gCiAEBEg4KBnBhcmVudBgFIAEoCRInCgZib3Jyb3cYBiABKAsyFy5ib3JvdWdoLnYxLlF1b3RhQm9ycm93QgwKCl90YXNrc19tYXhCCgoIX2Zyb21fbXNCCwoJX3VudGlsX21zIlMKC1F1b3RhQm9ycm93EgsKA2FsbBgBIAEoCBIoCglyZXNvdXJjZXMYAiABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxINCgV0YXNrcxgDIAEoBCK5AQoFUXVvdGESDAoEdXNlchgBIAEoCRIeCgRiYW5kGAIgASgOMhAuYm9yb3VnaC52MS5CYW5kEiUKBWxpbWl0GAMgASgLMhYuYm9yb3VnaC52MS5RdW90YUxpbWl0EiMKBHVzZWQYBCABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxISCgp1c2VkX3Rhc2tzGAUgASgEEhAKCHJldmlzaW9uGAYgASgEEhAKCGluX2ZvcmNlGAcgASgIImEKC1F1b3RhQ2hhbmdlEhAKCHJldmlzaW9uGAEgASgEEg0KBWF0X21zGAIgASgDEgoKAmJ5GAMgASgJEiUKBWxpbWl0GAQgASgLMhYuYm9yb3VnaC52MS5RdW90YUxpbWl0IpMBChFMaXN0UXVvdGFzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSJQoEcGFnZRgEIAEoCzIXLmJvcm91Z2gudjEuUGFnZVJlcXVlc3QSDgoGcGFyZW50GAUgASgJIkoKEkxpc3RRdW90YXNSZXNwb25zZRIhCgZxdW90YXMYASADKAsyES5ib3JvdWdoLnYxLlF1b3RhEhEKCW5leHRfcGFnZRgCIAEoCSJ6Cg9HZXRRdW90YVJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIMCgR1c2VyGAMgASgJEh4KBGJhbmQYBCABKA4yEC5ib3JvdWdoLnYxLkJhbmQiXgoQR2V0UXVvdGFSZXNwb25zZRIgCgVxdW90YRgBIAEoCzIRLmJvcm91Z2gudjEuUXVvdGESKAoHY2hhbmdlcxgCIAMoCzIXLmJvcm91Z2gudjEuUXVvdGFDaGFuZ2UivAEKD1NldFF1b3RhUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSHgoEYmFuZBgEIAEoDjIQLmJvcm91Z2gudjEuQmFuZBIlCgVsaW1pdBgFIAEoCzIWLmJvcm91Z2gudjEuUXVvdGFMaW1pdBIZChFleHBlY3RlZF9yZXZpc2lvbhgGIAEoBCI0ChBTZXRRdW90YVJlc3BvbnNlEiAKBXF1b3RhGAEgASgLMhEuYm9yb3VnaC52MS5RdW90YSpsCgRCYW5kEhQKEEJBTkRfVU5TUEVDSUZJRUQQABIUChBCQU5EX0JFU1RfRUZGT1JUEAESDgoKQkFORF9CQVRDSBACEhMKD0JBTkRfUFJPRFVDVElPThADEhMKD0JBTkRfTU9OSVRPUklORxAEMukBCgxRdW90YVNlcnZpY2USSwoKTGlzdFF1b3RhcxIdLmJvcm91Z2gudjEuTGlzdFF1b3Rhc1JlcXVlc3QaHi5ib3JvdWdoLnYxLkxpc3RRdW90YXNSZXNwb25zZRJFCghHZXRRdW90YRIbLmJvcm91Z2gudjEuR2V0UXVvdGFSZXF1ZXN0GhwuYm9yb3VnaC52MS5HZXRRdW90YVJlc3BvbnNlEkUKCFNldFF1b3RhEhsuYm9yb3VnaC52MS5TZXRRdW90YVJlcXVlc3QaHC5ib3JvdWdoLnYxLlNldFF1b3RhUmVzcG9uc2ViBnByb3RvMw", [file_borough_v1_common]);
+  fileDesc("ChZib3JvdWdoL3YxL3F1b3RhLnByb3RvEgpib3JvdWdoLnYxItsBCgpRdW90YUxpbWl0EigKCXJlc291cmNlcxgBIAEoCzIVLmJvcm91Z2gudjEuUmVzb3VyY2VzEhYKCXRhc2tzX21heBgCIAEoBEgAiAEBEhQKB2Zyb21fbXMYAyABKANIAYgBARIVCgh1bnRpbF9tcxgEIAEoA0gCiAEBEg4KBnBhcmVudBgFIAEoCRInCgZib3Jyb3cYBiABKAsyFy5ib3JvdWdoLnYxLlF1b3RhQm9ycm93QgwKCl90YXNrc19tYXhCCgoIX2Zyb21fbXNCCwoJX3VudGlsX21zIlMKC1F1b3RhQm9ycm93EgsKA2FsbBgBIAEoCBIoCglyZXNvdXJjZXMYAiABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxINCgV0YXNrcxgDIAEoBCK5AQoFUXVvdGESDAoEdXNlchgBIAEoCRIeCgRiYW5kGAIgASgOMhAuYm9yb3VnaC52MS5CYW5kEiUKBWxpbWl0GAMgASgLMhYuYm9yb3VnaC52MS5RdW90YUxpbWl0EiMKBHVzZWQYBCABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxISCgp1c2VkX3Rhc2tzGAUgASgEEhAKCHJldmlzaW9uGAYgASgEEhAKCGluX2ZvcmNlGAcgASgIImEKC1F1b3RhQ2hhbmdlEhAKCHJldmlzaW9uGAEgASgEEg0KBWF0X21zGAIgASgDEgoKAmJ5GAMgASgJEiUKBWxpbWl0GAQgASgLMhYuYm9yb3VnaC52MS5RdW90YUxpbWl0IpMBChFMaXN0UXVvdGFzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSJQoEcGFnZRgEIAEoCzIXLmJvcm91Z2gudjEuUGFnZVJlcXVlc3QSDgoGcGFyZW50GAUgASgJIngKEkxpc3RRdW90YXNSZXNwb25zZRIhCgZxdW90YXMYASADKAsyES5ib3JvdWdoLnYxLlF1b3RhEhEKCW5leHRfcGFnZRgCIAEoCRIsCgdncmFudGVkGAMgAygLMhsuYm9yb3VnaC52MS5HcmFudGVkVG9nZXRoZXIitQEKD0dyYW50ZWRUb2dldGhlchIfCgViYW5kcxgBIAMoDjIQLmJvcm91Z2gudjEuQmFuZBImCgdncmFudGVkGAIgASgLMhUuYm9yb3VnaC52MS5SZXNvdXJjZXMSJwoIY2FwYWNpdHkYAyABKAsyFS5ib3JvdWdoLnYxLlJlc291cmNlcxIUCgdwZXJjZW50GAQgASgNSACIAQESDgoGZXhjZXNzGAUgAygJQgoKCF9wZXJjZW50InoKD0dldFF1b3RhUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEgwKBHVzZXIYAyABKAkSHgoEYmFuZBgEIAEoDjIQLmJvcm91Z2gudjEuQmFuZCJeChBHZXRRdW90YVJlc3BvbnNlEiAKBXF1b3RhGAEgASgLMhEuYm9yb3VnaC52MS5RdW90YRIoCgdjaGFuZ2VzGAIgAygLMhcuYm9yb3VnaC52MS5RdW90YUNoYW5nZSK8AQoPU2V0UXVvdGFSZXF1ZXN0EisKB2NvbnRleHQYASABKAsyGi5ib3JvdWdoLnYxLlJlcXVlc3RDb250ZXh0EgwKBGNlbGwYAiABKAkSDAoEdXNlchgDIAEoCRIeCgRiYW5kGAQgASgOMhAuYm9yb3VnaC52MS5CYW5kEiUKBWxpbWl0GAUgASgLMhYuYm9yb3VnaC52MS5RdW90YUxpbWl0EhkKEWV4cGVjdGVkX3JldmlzaW9uGAYgASgEIjQKEFNldFF1b3RhUmVzcG9uc2USIAoFcXVvdGEYASABKAsyES5ib3JvdWdoLnYxLlF1b3RhKmwKBEJhbmQSFAoQQkFORF9VTlNQRUNJRklFRBAAEhQKEEJBTkRfQkVTVF9FRkZPUlQQARIOCgpCQU5EX0JBVENIEAISEwoPQkFORF9QUk9EVUNUSU9OEAMSEwoPQkFORF9NT05JVE9SSU5HEAQy6QEKDFF1b3RhU2VydmljZRJLCgpMaXN0UXVvdGFzEh0uYm9yb3VnaC52MS5MaXN0UXVvdGFzUmVxdWVzdBoeLmJvcm91Z2gudjEuTGlzdFF1b3Rhc1Jlc3BvbnNlEkUKCEdldFF1b3RhEhsuYm9yb3VnaC52MS5HZXRRdW90YVJlcXVlc3QaHC5ib3JvdWdoLnYxLkdldFF1b3RhUmVzcG9uc2USRQoIU2V0UXVvdGESGy5ib3JvdWdoLnYxLlNldFF1b3RhUmVxdWVzdBocLmJvcm91Z2gudjEuU2V0UXVvdGFSZXNwb25zZWIGcHJvdG8z", [file_borough_v1_common]);
 
 /**
  * How much may be admitted at once.
@@ -261,6 +261,13 @@ export type ListQuotasResponse = Message<"borough.v1.ListQuotasResponse"> & {
    * @generated from field: string next_page = 2;
    */
   nextPage: string;
+
+  /**
+   * What all lines without a parent grant together. Only the first page has it, and none of the lines below a group.
+   *
+   * @generated from field: repeated borough.v1.GrantedTogether granted = 3;
+   */
+  granted: GrantedTogether[];
 };
 
 /**
@@ -269,6 +276,56 @@ export type ListQuotasResponse = Message<"borough.v1.ListQuotasResponse"> & {
  */
 export const ListQuotasResponseSchema: GenMessage<ListQuotasResponse> = /*@__PURE__*/
   messageDesc(file_borough_v1_quota, 5);
+
+/**
+ * What lines without a parent grant together in bands that share a factor.
+ *
+ * @generated from message borough.v1.GrantedTogether
+ */
+export type GrantedTogether = Message<"borough.v1.GrantedTogether"> & {
+  /**
+   * Production and monitoring, or batch.
+   *
+   * @generated from field: repeated borough.v1.Band bands = 1;
+   */
+  bands: Band[];
+
+  /**
+   * The sum at one moment, at most, from now on. An amount that a line does not limit counts as nothing.
+   *
+   * @generated from field: borough.v1.Resources granted = 2;
+   */
+  granted?: Resources | undefined;
+
+  /**
+   * The capacity of the nodes that are ready.
+   *
+   * @generated from field: borough.v1.Resources capacity = 3;
+   */
+  capacity?: Resources | undefined;
+
+  /**
+   * What they may grant, in percent of the capacity. Absent: any amount.
+   *
+   * @generated from field: optional uint32 percent = 4;
+   */
+  percent?: number | undefined;
+
+  /**
+   * Each amount of which they grant too much, for people. Nodes may have gone since. Nothing ends for it, and no line
+   * may grant more of it.
+   *
+   * @generated from field: repeated string excess = 5;
+   */
+  excess: string[];
+};
+
+/**
+ * Describes the message borough.v1.GrantedTogether.
+ * Use `create(GrantedTogetherSchema)` to create a new message.
+ */
+export const GrantedTogetherSchema: GenMessage<GrantedTogether> = /*@__PURE__*/
+  messageDesc(file_borough_v1_quota, 6);
 
 /**
  * @generated from message borough.v1.GetQuotaRequest
@@ -302,7 +359,7 @@ export type GetQuotaRequest = Message<"borough.v1.GetQuotaRequest"> & {
  * Use `create(GetQuotaRequestSchema)` to create a new message.
  */
 export const GetQuotaRequestSchema: GenMessage<GetQuotaRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_quota, 6);
+  messageDesc(file_borough_v1_quota, 7);
 
 /**
  * @generated from message borough.v1.GetQuotaResponse
@@ -326,7 +383,7 @@ export type GetQuotaResponse = Message<"borough.v1.GetQuotaResponse"> & {
  * Use `create(GetQuotaResponseSchema)` to create a new message.
  */
 export const GetQuotaResponseSchema: GenMessage<GetQuotaResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_quota, 7);
+  messageDesc(file_borough_v1_quota, 8);
 
 /**
  * @generated from message borough.v1.SetQuotaRequest
@@ -374,7 +431,7 @@ export type SetQuotaRequest = Message<"borough.v1.SetQuotaRequest"> & {
  * Use `create(SetQuotaRequestSchema)` to create a new message.
  */
 export const SetQuotaRequestSchema: GenMessage<SetQuotaRequest> = /*@__PURE__*/
-  messageDesc(file_borough_v1_quota, 8);
+  messageDesc(file_borough_v1_quota, 9);
 
 /**
  * @generated from message borough.v1.SetQuotaResponse
@@ -391,7 +448,7 @@ export type SetQuotaResponse = Message<"borough.v1.SetQuotaResponse"> & {
  * Use `create(SetQuotaResponseSchema)` to create a new message.
  */
 export const SetQuotaResponseSchema: GenMessage<SetQuotaResponse> = /*@__PURE__*/
-  messageDesc(file_borough_v1_quota, 9);
+  messageDesc(file_borough_v1_quota, 10);
 
 /**
  * A range of priorities that a quota limits.
@@ -464,7 +521,8 @@ export const QuotaService: GenService<{
     output: typeof GetQuotaResponseSchema;
   },
   /**
-   * Sets or removes a line. Admitted work beyond it stays; only new work is refused.
+   * Sets or removes a line. Admitted work beyond it stays; only new work is refused. A line without a parent that
+   * grants more than before must fit the cell, by the factor of its band: else FAILED_PRECONDITION.
    *
    * @generated from rpc borough.v1.QuotaService.SetQuota
    */
