@@ -2,6 +2,7 @@
 //! one call after the other. The load runs on the machine that is measured, and takes its processors as well: what the
 //! gateway itself uses per call is a figure of its own.
 
+mod limits;
 mod place;
 mod watches;
 
@@ -53,6 +54,9 @@ pub(crate) struct ApiBenchArguments {
     /// Changes that the watchers are shown
     #[arg(long, default_value_t = 20)]
     changes: u32,
+    /// Users of `limits`, in each of its cases
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    users: u32,
     /// Do not encrypt: what encryption costs is the difference
     #[arg(long)]
     plaintext: bool,
@@ -73,6 +77,8 @@ enum ApiCalls {
     WatchStart,
     /// From a submission to the last of all watchers that sees it
     FanOut,
+    /// New jobs of many users: without quotas, with a quota each, and below one limited group
+    Limits,
 }
 
 /// Runs the benchmark.
@@ -93,6 +99,7 @@ pub(crate) async fn run(
             ApiCalls::List => load.list().await?,
             ApiCalls::Large => load.large().await?,
             ApiCalls::WatchStart => load.watch_start(load.one_behind(&name).await?).await?,
+            ApiCalls::Limits => limits::run(&place, arguments, results).await?,
             ApiCalls::FanOut => watches::fan_out(&place, arguments, load.one_behind(&name).await?).await?,
         };
         stats.set("encrypted", encryption == Encryption::Tls);
@@ -196,39 +203,71 @@ impl<'a> ApiLoad<'a> {
     }
 
     /// Every caller makes one call after the other until the time is over.
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     async fn calls<F, R>(&self, call: F) -> anyhow::Result<Stats>
     where
         F: Fn(Client) -> R + Clone + Send + 'static,
         R: Future<Output = anyhow::Result<()>> + Send,
     {
         let time = Duration::from_secs(self.arguments.seconds);
-        let (pid, begun, mut callers) = (self.place.pid()?, Instant::now(), JoinSet::new());
-        let before = process_usage(pid)?;
-        for caller in 0..self.arguments.callers {
+        let callers = (0..self.arguments.callers).map(|caller| {
             let (client, call) = (self.client(caller)?, call.clone());
-            callers.spawn(async move {
+            Ok(move || call(client.clone()))
+        });
+        let callers = callers.collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(CallsMade::of(self.place.pid()?, time, callers).await?.stats())
+    }
+}
+
+/// What callers have done, one call after the other each.
+struct CallsMade {
+    callers: usize,
+    times: Histogram<u64>,
+    elapsed: Duration,
+    /// Processor time of the gateway.
+    cpu: Duration,
+}
+
+impl CallsMade {
+    /// Lets every caller call until the time is over.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    async fn of<F, R>(gateway: i32, time: Duration, callers: Vec<F>) -> anyhow::Result<Self>
+    where
+        F: Fn() -> R + Send + 'static,
+        R: Future<Output = anyhow::Result<()>> + Send,
+    {
+        let (count, begun, mut calling) = (callers.len(), Instant::now(), JoinSet::new());
+        let before = process_usage(gateway)?;
+        for call in callers {
+            calling.spawn(async move {
                 let mut times = Histogram::<u64>::new(3)?;
                 while begun.elapsed() < time {
                     let from = Instant::now();
-                    call(client.clone()).await?;
+                    call().await?;
                     times.record(us(from.elapsed()).max(1))?;
                 }
                 Ok::<_, anyhow::Error>(times)
             });
         }
         let mut times = Histogram::<u64>::new(3)?;
-        while let Some(caller) = callers.join_next().await {
+        while let Some(caller) = calling.join_next().await {
             times.add(caller??)?;
         }
         let elapsed = begun.elapsed();
-        let cpu = process_usage(pid)?.cpu.saturating_sub(before.cpu);
+        let cpu = process_usage(gateway)?.cpu.saturating_sub(before.cpu);
+        Ok(Self { callers: count, times, elapsed, cpu })
+    }
+
+    fn per_s(&self) -> u64 {
+        per_second(self.times.len(), self.elapsed)
+    }
+
+    fn stats(&self) -> Stats {
         let mut stats = Stats::new();
-        stats.set("callers", self.arguments.callers);
-        stats.set("per_s", per_second(times.len(), elapsed));
-        stats.set("gateway_cpu_us_per_call", json!(us(cpu).checked_div(times.len())));
-        percentiles_of(&mut stats, "call", &times);
-        Ok(stats)
+        stats.set("callers", self.callers);
+        stats.set("per_s", self.per_s());
+        stats.set("gateway_cpu_us_per_call", json!(us(self.cpu).checked_div(self.times.len())));
+        percentiles_of(&mut stats, "call", &self.times);
+        stats
     }
 }
 

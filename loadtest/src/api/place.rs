@@ -73,6 +73,11 @@ impl ApiPlace {
         self.client_with(&self.directory.join("user.token"), USER)
     }
 
+    /// A client of the operator, who submits in every user's name.
+    pub(super) fn operator(&self) -> anyhow::Result<Client> {
+        self.client_with(&self.directory.join("token"), "operator")
+    }
+
     fn client_with(&self, token: &std::path::Path, user: &str) -> anyhow::Result<Client> {
         let scheme = if self.encryption == Encryption::Tls { "https" } else { "http" };
         let mut config = ClientConfig::new(vec![format!("{scheme}://{}", self.grpc)], user, CELL);
