@@ -1,5 +1,7 @@
 //! A gateway as a whole: its listeners, its services, and its shutdown.
 
+mod http;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -28,8 +30,6 @@ use borough_proto::v1::watch_service_server::WatchServiceServer;
 use borough_store::error_chain;
 use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -47,7 +47,7 @@ use crate::access::AccessServer;
 use crate::audit::{AuditLayer, AuditServer};
 use crate::auth::{AuthLayer, Credentials};
 use crate::cell::{CellConnection, CellContext, CellServer, Cells, audit_flush};
-use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
+use crate::connection::{ConnectionLimits, Connections, connections_accept};
 use crate::federated::FederatedServer;
 use crate::health::{HealthSource, ProcessHealth};
 use crate::http::HttpServer;
@@ -79,8 +79,6 @@ const END_WAIT: Duration = Duration::from_secs(3);
 const STREAMS_WAIT: Duration = Duration::from_millis(500);
 /// How long a gateway that ends tries to record the last refusals.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
-/// How long an HTTP connection may wait for its next request.
-const HTTP_IDLE: Duration = Duration::from_secs(30);
 
 /// Sets the bounds of a service's messages.
 macro_rules! bounded {
@@ -206,7 +204,7 @@ impl Gateway {
             health: Arc::clone(&health),
             calls: calls.clone(),
         };
-        tasks.push(tokio::spawn(http_answer(http, Arc::new(server), cancelled)));
+        tasks.push(tokio::spawn(http::http_answer(http, Arc::new(server), cancelled)));
         tasks.extend(follow.map(tokio::spawn));
         Self { tasks, cells, calls, health }
     }
@@ -467,38 +465,5 @@ async fn health_report(reporter: HealthReporter, health: Arc<ProcessHealth>, can
             changed = follow.changed() => if changed.is_err() { return },
             () = cancelled.cancelled() => return,
         }
-    }
-}
-
-async fn http_answer(
-    incoming: impl Stream<Item = io::Result<AcceptedConnection>>,
-    cell: Arc<HttpServer>,
-    cancelled: CancellationToken,
-) {
-    let mut incoming = pin!(incoming);
-    loop {
-        let accepted = tokio::select! {
-            accepted = incoming.next() => accepted,
-            () = cancelled.cancelled() => return,
-        };
-        let Some(Ok(stream)) = accepted else { return };
-        let (cell, cancelled, mark) = (Arc::clone(&cell), cancelled.clone(), stream.mark());
-        tokio::spawn(async move {
-            let answer = |request| Arc::clone(&cell).answer(request, mark.clone());
-            let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(HTTP_IDLE);
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .keep_alive_interval(KEEP_ALIVE)
-                .keep_alive_timeout(KEEP_ALIVE);
-            let service = hyper::service::service_fn(answer);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
-            tokio::select! {
-                // A peer may disconnect at any time.
-                _ = connection => {}
-                () = cancelled.cancelled() => {}
-            }
-        });
     }
 }

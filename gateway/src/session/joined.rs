@@ -208,7 +208,7 @@ mod tests {
         let (node, token) = (name(node), digest(byte + 100));
         let spec = JoinTokenSpec { digest: token, lasts_ms: LASTS_MS, identity_lasts_ms: LASTS_MS };
         gateway
-            .change(async |tx, changes| {
+            .write(async |tx, changes| {
                 join_token_create(tx, changes, &node, spec).await?;
                 node_join(tx, changes, &node, JoinProof::Token(token), digest(byte)).await
             })
@@ -242,7 +242,7 @@ mod tests {
         let renewal = async |node: &str, shown: u8, next: u8| {
             let (node, proof) = (name(node), JoinProof::Identity(digest(shown)));
             gateway
-                .change(async |tx, changes| node_join(tx, changes, &node, proof, digest(next)).await)
+                .write(async |tx, changes| node_join(tx, changes, &node, proof, digest(next)).await)
                 .await
                 .unwrap()
         };
@@ -251,7 +251,7 @@ mod tests {
         let revoke = async |node: &str| {
             let node = name(node);
             gateway
-                .change(async |tx, changes| join_revoke(tx, changes, &node, JoinRevoked::Identity).await)
+                .write(async |tx, changes| join_revoke(tx, changes, &node, JoinRevoked::Identity).await)
                 .await
         };
         revoke("j3").await;
@@ -284,7 +284,7 @@ mod tests {
         // At another gateway: this one learns of it when the time is over.
         let proof = JoinProof::Identity(digest(1));
         let renewed = gateway
-            .change(async |tx, changes| node_join(tx, changes, &name("j1"), proof, digest(11)).await)
+            .write(async |tx, changes| node_join(tx, changes, &name("j1"), proof, digest(11)).await)
             .await;
         let renewed = renewed.unwrap();
         gateway.clock.advance(Duration::from_millis(LASTS_MS.unsigned_abs() / 2));

@@ -22,7 +22,7 @@ const TASKS_MAX: u64 = 1_000_000_000;
 
 /// What limits the users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LimitCase {
+enum QuotaCase {
     /// Nothing.
     None,
     /// A quota of each user.
@@ -31,7 +31,7 @@ enum LimitCase {
     Group,
 }
 
-impl LimitCase {
+impl QuotaCase {
     const ALL: [Self; 3] = [Self::None, Self::Own, Self::Group];
 
     fn name(self) -> &'static str {
@@ -74,11 +74,11 @@ pub(super) async fn run(
     let clients = connections.collect::<anyhow::Result<Vec<Client>>>()?;
     let operator = clients.first().context("no connection")?;
     let jobs = Arc::new(AtomicU64::new(0));
-    for case in LimitCase::ALL {
+    for case in QuotaCase::ALL {
         case.prepare(operator, arguments.users).await?;
     }
     let mut rates = Vec::new();
-    for case in LimitCase::ALL.into_iter().chain(LimitCase::ALL.into_iter().rev()) {
+    for case in QuotaCase::ALL.into_iter().chain(QuotaCase::ALL.into_iter().rev()) {
         let time = Duration::from_secs(arguments.seconds);
         let callers = (0..arguments.callers).zip(clients.iter().cycle()).map(|(caller, client)| {
             let user = case.user(caller.checked_rem(arguments.users).unwrap_or_default());
@@ -104,14 +104,14 @@ pub(super) async fn run(
 }
 
 /// The rate of each case by that of users without any quota, each as the sum over its rounds.
-fn ratios(rates: &[(LimitCase, u64)]) -> Stats {
-    let sum = |case: LimitCase| {
+fn ratios(rates: &[(QuotaCase, u64)]) -> Stats {
+    let sum = |case: QuotaCase| {
         let of_case = rates.iter().filter(|(other, _)| *other == case);
         of_case.map(|(_, rate)| *rate as f64).sum::<f64>()
     };
-    let unlimited = sum(LimitCase::None);
+    let unlimited = sum(QuotaCase::None);
     let mut stats = Stats::new();
-    for case in [LimitCase::Own, LimitCase::Group] {
+    for case in [QuotaCase::Own, QuotaCase::Group] {
         let ratio = (unlimited > 0.0).then(|| (sum(case) / unlimited * 1_000.0).round() / 1_000.0);
         stats.set(format!("{}_to_unlimited", case.name()), json!(ratio));
     }
@@ -125,12 +125,12 @@ mod tests {
     #[test]
     fn a_ratio_is_of_both_rounds() {
         let rates = [
-            (LimitCase::None, 1_000),
-            (LimitCase::Own, 900),
-            (LimitCase::Group, 300),
-            (LimitCase::Group, 200),
-            (LimitCase::Own, 700),
-            (LimitCase::None, 1_000),
+            (QuotaCase::None, 1_000),
+            (QuotaCase::Own, 900),
+            (QuotaCase::Group, 300),
+            (QuotaCase::Group, 200),
+            (QuotaCase::Own, 700),
+            (QuotaCase::None, 1_000),
         ];
         let ratios = ratios(&rates);
         assert_eq!((&ratios["own_to_unlimited"], &ratios["group_to_unlimited"]), (&json!(0.8), &json!(0.25)));

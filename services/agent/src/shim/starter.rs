@@ -200,7 +200,7 @@ fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
     }
 }
 
-/// Why the node could not take an attempt. The cell does not hold a full disk against the task. The task's own directory
+/// Why the node could not take an attempt. The cell does not hold a full disk against the task. Its own directory
 /// may be full by its own limit, so what is written there is none of this.
 fn node_refused(what: &str, error: &io::Error) -> StartRefused {
     match error.kind() {

@@ -27,6 +27,7 @@ pub enum GrantPool {
 }
 
 impl GrantPool {
+    /// All pools.
     pub const ALL: [Self; 2] = [Self::Production, Self::Batch];
 
     /// The pool of a band. Best effort has no quotas.
@@ -38,6 +39,7 @@ impl GrantPool {
         }
     }
 
+    /// The bands whose grants are summed.
     pub fn bands(self) -> &'static [Band] {
         match self {
             Self::Production => &[Band::Production, Band::Monitoring],
