@@ -29,7 +29,7 @@ use borough_proto::v1::task_service_server::TaskServiceServer;
 use borough_proto::v1::watch_service_server::WatchServiceServer;
 use borough_store::error_chain;
 use futures::future::join_all;
-use futures::{Stream, StreamExt as _};
+use futures::Stream;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;

@@ -11,8 +11,8 @@ use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
 use borough_store::rollout::{
-    rollout_adopt, rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
-    rollout_resize, rollout_surge,
+    rollout_adopt, rollout_canaries, rollout_done, rollout_fail, rollout_progress, rollout_promote,
+    rollout_replace, rollout_resize, rollout_retry, rollout_surge,
 };
 use borough_store::task::{
     TaskMoves, moves_surge_begin, moves_surge_end, task_node_lost, task_promises_expire,
@@ -48,6 +48,8 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::AllocsFollow(..)
         | ControllerAction::NodesServe(..)
         | ControllerAction::NodeDrain(_)
+        | ControllerAction::RolloutProgress(..)
+        | ControllerAction::RolloutRetry(..)
         | ControllerAction::RolloutAdopt(..)
         | ControllerAction::RolloutResize(..)
         | ControllerAction::RolloutReplace(..)
@@ -139,6 +141,8 @@ impl ActionExecutor {
                 };
                 self.attempts("task_promise", &attempts, expire).await
             }
+            ControllerAction::RolloutProgress(job, at, at_ms) => self.rollout_progress(job, at, at_ms).await,
+            ControllerAction::RolloutRetry(job, at, tasks) => self.rollout_retry(job, at, &tasks).await,
             ControllerAction::RolloutAdopt(job, at, tasks) => self.rollout_adopt(job, at, &tasks).await,
             ControllerAction::RolloutResize(job, at, tasks) => self.rollout_resize(job, at, &tasks).await,
             ControllerAction::RolloutReplace(job, at, tasks) => self.rollout_replace(job, at, &tasks).await,
@@ -231,6 +235,25 @@ impl ActionExecutor {
             Ok((rollout_adopt(&tx, &mut changes, job, revision, attempts).await?, changes))
         };
         self.writer.change("rollout_adopt", adopt).await.map(drop)
+    }
+
+    async fn rollout_retry(
+        &self,
+        job: JobId,
+        revision: u64,
+        tasks: &[(TaskId, Incarnation)],
+    ) -> StoreResult<()> {
+        let retry = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_retry(&tx, &mut changes, job, revision, tasks).await?, changes))
+        };
+        self.writer.change("rollout_retry", retry).await.map(drop)
+    }
+
+    async fn rollout_progress(&self, job: JobId, revision: u64, progress_ms: i64) -> StoreResult<()> {
+        let record = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_progress(&tx, &mut changes, job, revision, progress_ms).await?, changes))
+        };
+        self.writer.change("rollout_progress", record).await
     }
 
     async fn rollout_resize(

@@ -41,6 +41,10 @@ pub enum ControllerAction {
     AllocsFollow(Vec<(TaskId, Incarnation)>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
+    /// Record that the job's rollout made progress then, if its row has this revision.
+    RolloutProgress(JobId, u64, i64),
+    /// Let these tasks of a job be tried at once, if its row has this revision: what they wait for is over.
+    RolloutRetry(JobId, u64, Vec<(TaskId, Incarnation)>),
     /// Give these running attempts of a job the version in force as they run, if its row has this revision.
     RolloutAdopt(JobId, u64, Vec<(TaskId, Incarnation)>),
     /// Order that these attempts of a job are resized in place, if its row has this revision.

@@ -43,7 +43,7 @@ pub(crate) struct Dirty {
     /// Nodes that are emptied or drive attempts away. They are few, known from their rows, and examined with every
     /// move.
     emptied: BTreeSet<NodeId>,
-    /// Jobs whose rollout goes on.
+    /// Jobs whose rollout goes on, or has failed: their tasks may be well all the same.
     rolling: BTreeSet<JobId>,
     /// Daemon jobs that run, with what their last look at the nodes followed from.
     daemons: BTreeMap<JobId, DaemonSeen>,
@@ -138,7 +138,8 @@ impl Dirty {
     /// Records a job, and after its end those that may have waited for it.
     fn job_note(&mut self, row: &JobRow) {
         self.jobs.insert(row.id);
-        let is_rolling = |rollout: &Rollout| rollout.state == RolloutState::Rolling;
+        let is_rolling =
+            |rollout: &Rollout| matches!(rollout.state, RolloutState::Rolling | RolloutState::Failed);
         if row.state == JobState::Running && row.rollout.as_deref().is_some_and(is_rolling) {
             self.rolling.insert(row.id);
         } else {

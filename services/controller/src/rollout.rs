@@ -28,9 +28,11 @@ pub(crate) struct RolloutScan {
 }
 
 impl RolloutScan {
-    /// Begins at these times of the cell; `None` if the job has no rollout that goes on.
+    /// Begins at these times of the cell; `None` if the job has no rollout that goes on or has failed:
+    /// its tasks may be well all the same.
     pub(crate) fn begin(state: &MirrorState, row: &JobRow, times: LookTimes) -> Option<Self> {
-        let rollout = row.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling)?;
+        let is_looked_at = |state| matches!(state, RolloutState::Rolling | RolloutState::Failed);
+        let rollout = row.rollout.as_deref().filter(|rollout| is_looked_at(rollout.state))?;
         let in_force = state.spec_of(row)?;
         Some(Self {
             job: row.id,
@@ -65,6 +67,8 @@ impl RolloutScan {
         let Self { job, revision, .. } = self;
         match self.view.step(&self.rollout, &self.rules, self.now_ms) {
             RolloutStep::Wait { .. } => None,
+            RolloutStep::Progress(at_ms) => Some(ControllerAction::RolloutProgress(job, revision, at_ms)),
+            RolloutStep::Retry(tasks) => Some(ControllerAction::RolloutRetry(job, revision, tasks)),
             RolloutStep::Adopt(attempts) => Some(ControllerAction::RolloutAdopt(job, revision, attempts)),
             RolloutStep::Resize(attempts) => Some(ControllerAction::RolloutResize(job, revision, attempts)),
             RolloutStep::Replace(attempts) => Some(ControllerAction::RolloutReplace(job, revision, attempts)),

@@ -13,128 +13,18 @@
 
 mod fit;
 mod progress;
+mod rules;
 
 pub use fit::{AttemptFit, AttemptFits, RolloutBegin, SpecDifference};
 pub use progress::{RolloutProgress, TaskProgress};
+pub use rules::RolloutRules;
 
-use crate::disruption::{DisruptionCause, JobSize, away_max, healthy_left, is_aside};
 use crate::id::{Incarnation, TaskId};
-use crate::job::{
-    CanaryHealth, HelperPhase, HelperSpec, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure,
-    RolloutState,
-};
-use crate::task::{ResizeNext, TaskRow, TaskState, leave_asked_ms, leave_due_after_ms, resize_next};
+use crate::job::{CanaryHealth, Rollout, RolloutFailure, RolloutState};
+use crate::task::{ResizeNext, TaskRow, TaskState, leave_due_after_ms, resize_next};
 
 /// Attempts that one step ends, resizes or gives the version at most.
 pub const REPLACED_MAX: usize = 256;
-/// A rollout orders resizes for at most one in so many tasks at a time: others wait until these have shown what the new
-/// amounts do.
-const RESIZED_PART: u32 = 10;
-
-/// The rules of a rollout: those of the job, or the defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RolloutRules {
-    /// The version that the rollout brings.
-    pub version: u32,
-    /// How many tasks the owner wants.
-    pub count: u32,
-    /// How many surge.
-    pub surge: u32,
-    /// The most tasks without a healthy attempt; 0 only if some surge.
-    pub unavailable_max: u32,
-    pub healthy_after_ms: i64,
-    /// Failures in a row of one task that it bears.
-    pub failures_max: u32,
-    pub deadline_ms: u64,
-    pub on_failure: OnFailure,
-    /// Canaries that must be healthy before anything else is replaced; 0: none.
-    pub canaries: u32,
-    /// Whether they promote the version themselves.
-    pub auto_promote: bool,
-    /// How many more healthy tasks of the owner it may end; `None`: no limit.
-    pub disruptions_left: Option<u32>,
-    /// Whether the tasks run only together, so that all are replaced at once.
-    pub together: bool,
-    /// Whether it ends no attempt, and only waits for those of earlier versions: the job is batch work.
-    pub waits: bool,
-    /// When it began, if the job is a daemon job. A task without room on its node since then is not waited for: it may
-    /// run nowhere else.
-    pub daemon_since_ms: Option<i64>,
-    /// How many tasks are to surge before it ends a healthy attempt, in place of the none that surge now.
-    pub surge_late: u32,
-    /// How many resizes may be on their way at a time.
-    pub resizing_max: u32,
-    /// How long an attempt may take to end, in milliseconds.
-    leave_ms: u64,
-    /// Whether it takes a version back. It waits for no task that was never placed: the version was not tried on it.
-    reverts: bool,
-    /// Since when somebody has looked at the rollout without a break. Nobody has let it make progress before.
-    watched_since_ms: i64,
-}
-
-impl RolloutRules {
-    /// The rules of a rollout of a job. The tasks of its owner have the indexes below `count`, and the owner wants
-    /// `wanted` of them.
-    pub fn of(spec: &JobSpec, rollout: &Rollout, count: u32, wanted: u32) -> Self {
-        let update = spec.update.unwrap_or_default();
-        let size = JobSize { count, wanted, surge: rollout.surge };
-        let unavailable_max = away_max(spec, size, DisruptionCause::Rollout);
-        Self {
-            version: rollout.version,
-            count,
-            surge: rollout.surge,
-            unavailable_max,
-            healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
-            failures_max: update.failures_max,
-            deadline_ms: spec.progress_deadline_in_force(),
-            on_failure: update.on_failure,
-            canaries: rollout.canaries,
-            auto_promote: update.auto_promote,
-            disruptions_left: update.disruptions_max.map(|most| most.saturating_sub(rollout.disruptions)),
-            together: spec.is_gang(),
-            waits: spec.kind == JobKind::Batch,
-            daemon_since_ms: (spec.kind == JobKind::Daemon).then_some(rollout.begun_ms),
-            surge_late: if rollout.resizes { spec.surge(count) } else { 0 },
-            resizing_max: unavailable_max.max(count / RESIZED_PART).max(1),
-            leave_ms: leave_with_helpers_ms(spec),
-            reverts: rollout.reverts.is_some(),
-            watched_since_ms: 0,
-        }
-    }
-
-    /// The rules of a rollout of the job with this row.
-    pub fn of_job(spec: &JobSpec, rollout: &Rollout, row: &JobRow) -> Self {
-        Self::of(spec, rollout, row.owner_count(), row.wanted_count())
-    }
-
-    /// The same rules, with the time since when somebody has looked at the rollout without a break.
-    #[must_use]
-    pub fn watched_since(self, watched_since_ms: i64) -> Self {
-        Self { watched_since_ms, ..self }
-    }
-
-    /// As [`is_aside`], for the rollout of the job.
-    fn is_aside(&self, task: &TaskRow) -> bool {
-        is_aside(task, self.daemon_since_ms)
-    }
-
-    /// Whether the version that is taken back was never tried on the task: the way back does not wait for it.
-    fn is_untried(&self, task: &TaskRow) -> bool {
-        self.reverts && task.state == TaskState::Pending && task.spec_version == 0
-    }
-
-    /// How many healthy attempts may be ended while so many tasks are available.
-    fn healthy_left(&self, available: u32) -> u32 {
-        healthy_left(available, self.unavailable_max, self.count)
-    }
-}
-
-/// How long an attempt may take to end with the helpers that run after its command.
-fn leave_with_helpers_ms(spec: &JobSpec) -> u64 {
-    let after = spec.task.helpers.iter().filter(|helper| helper.when == HelperPhase::After);
-    let after = after.filter_map(HelperSpec::deadline_in_force).fold(0, u64::saturating_add);
-    leave_asked_ms(spec).saturating_add(after)
-}
 
 /// What a look at the tasks of a job has shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,6 +33,10 @@ pub struct RolloutView {
     available: u32,
     /// Tasks that need nothing more.
     settled: u32,
+    /// Tasks of the owner that serve with the version, or have nowhere to.
+    serving: u32,
+    /// Tasks that wait or are judged for what is over.
+    behind: Vec<(TaskId, Incarnation)>,
     /// Tasks that surge and do not wait for a node.
     surging: u32,
     /// Whether a stale attempt of the owner's tasks has not ended yet, besides healthy ones.
@@ -166,10 +60,14 @@ pub struct RolloutView {
     failing: Option<(u32, u32)>,
     /// When a task last became healthy with the version in force.
     progress_ms: Option<i64>,
+    /// The same without attempts on their way that may fail as those before have: this is kept when it is gone.
+    kept_ms: i64,
     /// When the next healthy attempt has been so for long enough.
     due_ms: Option<i64>,
     /// Canaries that have been healthy for long enough.
     canaries: u32,
+    /// When the last of them has been so.
+    canaries_due_ms: i64,
     /// Tasks of the owner with a row.
     known: u32,
     /// Attempts that keep an earlier version, since their nodes take no new ones.
@@ -183,6 +81,10 @@ pub enum RolloutStep {
     Wait {
         due_ms: Option<i64>,
     },
+    /// It records that it made progress then.
+    Progress(i64),
+    /// It lets these tasks be tried at once: what they wait for is over.
+    Retry(Vec<(TaskId, Incarnation)>),
     /// It gives these attempts the version as they run.
     Adopt(Vec<(TaskId, Incarnation)>),
     /// It orders that these attempts are resized in place.
@@ -212,13 +114,13 @@ impl RolloutView {
             return;
         }
         self.known = self.known.saturating_add(u32::from(task.id.index < rules.count));
+        let is_behind = self.visit_behind(task, fit, rules, now_ms);
         if rules.canaries > 0 && task.id.index < rules.count {
             return self.visit_beside_canaries(task, rules);
         }
         let resize = resize_next(task, fit.resize_wish(), rules.version, now_ms);
         // Nobody knows what is in force in an attempt whose resize has come to nothing.
         let stale = fit != AttemptFit::Fits || resize == Some(ResizeNext::Replace);
-        let attempt = (task.id, task.incarnation);
         let is_healthy = task.is_healthy();
         let is_new = task.spec_version >= rules.version;
         let is_earlier = task.spec_version > 0 && !is_new;
@@ -233,6 +135,7 @@ impl RolloutView {
             _ if rules.is_aside(task) => {
                 self.settled = self.settled.saturating_add(owned);
                 self.available = self.available.saturating_add(owned);
+                self.serving_add(if task.state == TaskState::Dead { 0 } else { owned });
             }
             _ if rules.is_untried(task) => self.settled = self.settled.saturating_add(owned),
             // It ended because the job had been smaller, and begins again.
@@ -247,16 +150,7 @@ impl RolloutView {
                 self.visit_resize(task, resize, owned);
             }
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
-                if is_healthy && owned > 0 {
-                    self.stale_healthy = self.stale_healthy.saturating_add(1);
-                } else {
-                    self.stale_add(owned);
-                }
-                self.available = self.available.saturating_add(u32::from(is_healthy));
-                let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
-                if found.len() < REPLACED_MAX {
-                    found.push(attempt);
-                }
+                self.visit_stale(task, owned);
             }
             TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => {
                 self.stale_add(owned);
@@ -265,13 +159,45 @@ impl RolloutView {
             // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
                 self.settled = self.settled.saturating_add(owned);
+                self.serving_add(if is_healthy { owned } else { 0 });
                 let holds_none_up = is_healthy || (owned > 0 && task.keeps_failing());
                 self.available = self.available.saturating_add(u32::from(holds_none_up));
             }
             TaskState::Running if is_healthy => self.visit_healthy(task, rules, now_ms),
             _ => {}
         }
-        if is_new && task.failures > self.failing.map_or(0, |(_, failures)| failures) {
+        if is_new && !is_behind {
+            self.visit_failures(task);
+        }
+    }
+
+    /// A stale attempt that is to be ended.
+    fn visit_stale(&mut self, task: &TaskRow, owned: u32) {
+        let is_healthy = task.is_healthy();
+        if is_healthy && owned > 0 {
+            self.stale_healthy = self.stale_healthy.saturating_add(1);
+        } else {
+            self.stale_add(owned);
+        }
+        self.available = self.available.saturating_add(u32::from(is_healthy));
+        let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
+        if found.len() < REPLACED_MAX {
+            found.push((task.id, task.incarnation));
+        }
+    }
+
+    /// Whether the task waits or is judged for what is over.
+    fn visit_behind(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules, now_ms: i64) -> bool {
+        let is_behind = rules.is_behind(task, fit, now_ms);
+        if is_behind && self.behind.len() < REPLACED_MAX {
+            self.behind.push((task.id, task.incarnation));
+        }
+        is_behind
+    }
+
+    /// The failures of a task with the version in force.
+    fn visit_failures(&mut self, task: &TaskRow) {
+        if task.failures > self.failing.map_or(0, |(_, failures)| failures) {
             self.failing = Some((task.id.index, task.failures));
         }
     }
@@ -297,7 +223,17 @@ impl RolloutView {
     /// An attempt that ends takes the time that its owner gave it. The deadline begins after it.
     fn visit_leaving(&mut self, task: &TaskRow, rules: &RolloutRules, now_ms: i64) {
         let leaves_ms = leave_due_after_ms(task.changed_ms, rules.leave_ms);
-        self.progress_ms = self.progress_ms.max(Some(leaves_ms.min(now_ms)));
+        self.progress_add(leaves_ms.min(now_ms));
+    }
+
+    /// Progress that nothing later makes undone.
+    fn progress_add(&mut self, at_ms: i64) {
+        self.progress_ms = self.progress_ms.max(Some(at_ms));
+        self.kept_ms = self.kept_ms.max(at_ms);
+    }
+
+    fn serving_add(&mut self, owned: u32) {
+        self.serving = self.serving.saturating_add(owned);
     }
 
     /// A stale attempt; `owned`: 1 if it is of a task of the owner.
@@ -329,7 +265,9 @@ impl RolloutView {
         let is_refused = task.resize.as_ref().is_some_and(|resize| resize.refused.is_some());
         self.memory_in_use = self.memory_in_use.saturating_add(u32::from(is_refused));
         self.resizing = self.resizing.saturating_add(u32::from(task.resize_ordered().is_some()));
-        self.progress_ms = self.progress_ms.max(task.resize_ordered().map(|resize| resize.at_ms));
+        if let Some(ordered) = task.resize_ordered() {
+            self.progress_add(ordered.at_ms);
+        }
     }
 
     /// Something is due then.
@@ -351,11 +289,21 @@ impl RolloutView {
     fn visit_healthy(&mut self, task: &TaskRow, rules: &RolloutRules, now_ms: i64) {
         let due_ms = task.healthy_ms.saturating_add(rules.healthy_after_ms);
         // That it proves itself is progress, and so is the end of that: it may take longer than the deadline.
-        self.progress_ms = self.progress_ms.max(Some(due_ms.min(now_ms)));
+        let progress_ms = due_ms.min(now_ms);
+        if due_ms <= now_ms || task.failures == 0 {
+            self.progress_add(progress_ms);
+        } else {
+            self.progress_ms = self.progress_ms.max(Some(progress_ms));
+        }
         if due_ms <= now_ms {
-            self.canaries = self.canaries.saturating_add(u32::from(task.id.index >= rules.count));
+            let owned = u32::from(task.id.index < rules.count);
+            if owned == 0 {
+                self.canaries = self.canaries.saturating_add(1);
+                self.canaries_due_ms = self.canaries_due_ms.max(due_ms);
+            }
             self.available = self.available.saturating_add(1);
-            self.settled = self.settled.saturating_add(u32::from(task.id.index < rules.count));
+            self.settled = self.settled.saturating_add(owned);
+            self.serving_add(owned);
         } else {
             self.due_add(due_ms);
         }
@@ -370,7 +318,8 @@ impl RolloutView {
         if rules.auto_promote {
             return Some(RolloutStep::Promote);
         }
-        // A person may take any time to look at them.
+        // A person may take any time to look at them. One that began after the record is another one.
+        let is_known = is_known && self.canaries_due_ms <= rollout.canaries_healthy_ms;
         let wait = RolloutStep::Wait { due_ms: None };
         Some(if is_known { wait } else { RolloutStep::Canaries(CanaryHealth::Healthy) })
     }
@@ -384,10 +333,25 @@ impl RolloutView {
         batch
     }
 
+    fn no_progress(&self, rules: &RolloutRules) -> RolloutFailure {
+        let surge_unplaced = rules.surge.saturating_sub(self.surging);
+        let (deadline_ms, memory_in_use) = (rules.deadline_ms, self.memory_in_use);
+        RolloutFailure::NoProgress { deadline_ms, surge_unplaced, memory_in_use }
+    }
+
+    /// A rollout that has failed does nothing more. It is done if every task serves with the version all the same.
+    fn end_after_failure(&self, rollout: &Rollout, rules: &RolloutRules) -> RolloutStep {
+        let serves = self.stale_healthy == 0 && self.serving.saturating_add(self.kept) >= rules.wanted;
+        let skipped = self.done_skipped(rollout, rules).filter(|_| serves && rules.wanted > 0);
+        skipped.map_or(RolloutStep::Wait { due_ms: self.due_ms }, |skipped| RolloutStep::Done { skipped })
+    }
+
     /// What the rollout does next at this time of the cell.
     pub fn step(mut self, rollout: &Rollout, rules: &RolloutRules, now_ms: i64) -> RolloutStep {
-        if rollout.state != RolloutState::Rolling {
-            return RolloutStep::Wait { due_ms: None };
+        match rollout.state {
+            RolloutState::Rolling => {}
+            RolloutState::Failed => return self.end_after_failure(rollout, rules),
+            RolloutState::Paused | RolloutState::Done => return RolloutStep::Wait { due_ms: None },
         }
         if rules.reverts {
             // Those without a row were never placed.
@@ -395,6 +359,9 @@ impl RolloutView {
         }
         if !self.adopting.is_empty() {
             return RolloutStep::Adopt(std::mem::take(&mut self.adopting));
+        }
+        if !self.behind.is_empty() {
+            return RolloutStep::Retry(std::mem::take(&mut self.behind));
         }
         if rules.waits {
             let is_stale = self.stale || self.stale_beyond || self.stale_healthy > 0;
@@ -413,14 +380,12 @@ impl RolloutView {
         if let Some(skipped) = self.done_skipped(rollout, rules) {
             return RolloutStep::Done { skipped };
         }
-        let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
+        let recorded_ms = rollout.clock_ms.max(rollout.progress_ms);
+        let since_ms = self.progress_ms.map_or(recorded_ms, |last| last.max(recorded_ms));
         let since_ms = since_ms.max(rules.watched_since_ms);
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
         if now_ms >= end_ms {
-            let surge_unplaced = rules.surge.saturating_sub(self.surging);
-            let (deadline_ms, memory_in_use) = (rules.deadline_ms, self.memory_in_use);
-            let failure = RolloutFailure::NoProgress { deadline_ms, surge_unplaced, memory_in_use };
-            return RolloutStep::Fail(failure);
+            return RolloutStep::Fail(self.no_progress(rules));
         }
         let batch = self.resize_batch(rules);
         if !batch.is_empty() {
@@ -443,6 +408,9 @@ impl RolloutView {
         replaced.extend(self.healthy.drain(..).filter(may_end).take(healthy));
         replaced.truncate(REPLACED_MAX);
         if replaced.is_empty() {
+            if self.kept_ms >= recorded_ms.saturating_add_unsigned(rules.progress_least_ms()) {
+                return RolloutStep::Progress(self.kept_ms);
+            }
             let due_ms = self.due_ms.map_or(end_ms, |due_ms| due_ms.min(end_ms));
             return RolloutStep::Wait { due_ms: Some(due_ms) };
         }

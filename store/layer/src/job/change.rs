@@ -3,8 +3,8 @@
 use borough_kv::Transaction;
 use borough_model::job::TaskEnd;
 use borough_model::job::{
-    AfterDecision, JobEvent, JobRefused, JobRow, JobSpec, JobState, JobTransition, after_decide, count_check,
-    job_transition,
+    AfterDecision, JobEvent, JobRefused, JobRow, JobSpec, JobState, JobTransition, RolloutState,
+    after_decide, count_check, job_transition,
 };
 use borough_model::{Delta, JobId, Name};
 
@@ -39,14 +39,20 @@ fn job_changed(changes: &ChangeSet, before: &JobRow, event: &JobEvent) -> StoreR
 }
 
 /// Gives a job the next version of its spec, which differs from the one in force in metadata only. Attempts keep the
-/// version that they were placed with.
+/// version that they were placed with. If the rules of a rollout under way change, its time without progress begins
+/// again: by the rules before, it had more of it.
 pub(super) fn job_spec_replace(
     tx: &Transaction,
     changes: &mut ChangeSet,
     before: &JobRow,
+    in_force: &JobSpec,
     spec: &JobSpec,
 ) -> StoreResult<JobRow> {
-    job_spec_write(tx, changes, before, &JobEvent::SpecReplaced, spec)
+    let rules = |spec: &JobSpec| (spec.update, spec.progress_deadline_ms);
+    let rollout = before.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling);
+    let rollout = rollout.filter(|_| rules(in_force) != rules(spec));
+    let rollout = rollout.map(|rollout| Box::new(rollout.with_rules_changed(changes.at_ms())));
+    job_spec_write(tx, changes, before, &JobEvent::SpecReplaced { rollout }, spec)
 }
 
 /// Writes the next version of a spec, and the row as `event` leaves it.

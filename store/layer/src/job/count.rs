@@ -43,7 +43,8 @@ pub(super) async fn count_set(
         })
     })?;
     let wanted = count.saturating_add(before.surge());
-    wanted_set(tx, changes, before, spec, wanted, Surge::Same).await
+    let resumed = before.rollout_resumed(changes.at_ms()).map(Box::new);
+    wanted_set(tx, changes, before, spec, wanted, resumed.map_or(Surge::Same, Surge::Rollout)).await
 }
 
 /// What changes with the count of a job, in the same event: what surges, and what for.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
 use borough_model::JobId;
-use borough_model::job::JobRow;
+use borough_model::job::{JobRow, JobSpec};
 use borough_model::journal::ValueChange;
 use borough_model::node::labels_changed;
 
@@ -23,14 +23,14 @@ pub async fn job_labels_set(
     remove: &BTreeSet<String>,
 ) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
-    let mut spec = job_spec_in_force(tx, changes.space(), &before).await?;
-    let labels = labels_changed(&spec.labels, set, remove);
-    if labels == spec.labels {
+    let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
+    let labels = labels_changed(&in_force.labels, set, remove);
+    if labels == in_force.labels {
         return Ok(before);
     }
-    let values = ValueChange::of_labels(&spec.labels, &labels);
-    spec.labels = labels;
+    let values = ValueChange::of_labels(&in_force.labels, &labels);
+    let spec = JobSpec { labels, ..in_force.clone() };
     spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
     changes.values_push(values);
-    job_spec_replace(tx, changes, &before, &spec)
+    job_spec_replace(tx, changes, &before, &in_force, &spec)
 }

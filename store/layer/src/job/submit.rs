@@ -23,6 +23,7 @@ use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
 use crate::quota::{ChargeBasis, job_charge, overflow, quota_admit};
+use crate::rollout::rollout_again;
 use crate::row::ConstraintToken;
 
 /// The result of a submission.
@@ -54,7 +55,7 @@ pub enum SubmitOutcome {
 
 /// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
-/// While a job of the name runs, the same spec changes nothing. Another count, priority or metadata is applied. Any
+/// While a job of the name runs, the same spec changes nothing, unless its rollout has failed: that begins again. Another count, priority or metadata is applied. Any
 /// other difference begins a rollout, except in fields that a running job keeps: it is refused. After its end, the name
 /// goes to a new job. A submission writes the name, one row, one spec and one journal entry, whatever the count.
 ///
@@ -95,6 +96,11 @@ async fn update(
     let spec = spec.as_ref();
     let submitted = |row: &JobRow, outcome| JobSubmitted { job: row.id, outcome, revision: row.revision };
     match change_class(&in_force, spec) {
+        // Whoever submits it again wants it in force.
+        ChangeClass::Nothing if before.rollout_failed().is_some() => {
+            let row = rollout_again(tx, changes, before, &in_force).await?;
+            Ok(submitted(&row, SubmitOutcome::Updated))
+        }
         ChangeClass::Nothing => Ok(submitted(before, SubmitOutcome::Unchanged)),
         class @ (ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata | ChangeClass::NeedsUpdate) => {
             let fixed = fields_fixed(&in_force, spec);
@@ -112,7 +118,7 @@ async fn update(
                 row = count_set(tx, changes, &row, &in_force, spec.count).await?;
             }
             row = match class {
-                ChangeClass::Metadata => job_spec_replace(tx, changes, &row, spec)?,
+                ChangeClass::Metadata => job_spec_replace(tx, changes, &row, &in_force, spec)?,
                 ChangeClass::NeedsUpdate => rollout_begin(tx, changes, &row, &in_force, spec).await?,
                 ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly => row,
             };

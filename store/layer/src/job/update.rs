@@ -108,7 +108,7 @@ pub(crate) async fn spec_update(
         rollout.held.push(before.spec_version);
     }
     let event = if is_waiting {
-        JobEvent::SpecReplaced
+        JobEvent::SpecReplaced { rollout: None }
     } else {
         JobEvent::SpecUpdated { rollout: Box::new(rollout) }
     };

@@ -8,6 +8,7 @@
 //! ([`ChargeBasis`]). The update that begins it must find room for that; no later step needs more.
 
 mod adopt;
+mod again;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,8 @@ use crate::task::{AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
 pub use adopt::rollout_adopt;
+pub(crate) use again::rollout_again;
+pub use again::{rollout_progress, rollout_retry};
 pub use resize::rollout_resize;
 
 /// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.
@@ -102,7 +105,8 @@ fn disrupted(rules: &RolloutRules, rows: &[TaskRow]) -> BTreeSet<TaskId> {
 }
 
 /// Records that every task of a job has the version in force, except `skipped` ones, and releases what was held for
-/// earlier ones if none is skipped. Does nothing if the job's row has another revision by now.
+/// earlier ones if none is skipped. Of a job that was scaled to no tasks meanwhile, the version stays untried. Does
+/// nothing if the job's row has another revision by now.
 pub async fn rollout_done(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -111,9 +115,13 @@ pub async fn rollout_done(
     skipped: u32,
 ) -> StoreResult<()> {
     let before = job_get(tx, changes.space(), job).await?;
-    let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
+    // One that has failed is done if all its tasks are well.
+    let failed = before.rollout_failed().filter(|_| before.revision == revision);
+    let Some(rollout) = rollout_at(&before, revision).or(failed) else { return Ok(()) };
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
-    if !rollout.held.is_empty() && skipped == 0 {
+    let is_left = before.owner_count() == 0 && !rollout.empty;
+    let done = if is_left { rollout.without_tasks() } else { rollout.done(skipped) };
+    if !rollout.held.is_empty() && done.held.is_empty() {
         let held = job_specs_held(tx, changes.space(), &before).await?;
         let rows = rows_charged(tx, changes, &before).await?;
         let sum =
@@ -123,7 +131,7 @@ pub async fn rollout_done(
         quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
     }
     // What has surged ends: the tasks of the owner serve.
-    surge_set(tx, changes, &before, &spec, rollout.done(skipped)).await.map(drop)
+    surge_set(tx, changes, &before, &spec, done).await.map(drop)
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and
@@ -182,6 +190,20 @@ async fn earlier_spec(
         }
     }
     Ok(None)
+}
+
+/// The spec to which an order without a version goes back. A way back that has failed is not there yet.
+async fn undo_spec(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    in_force: &JobSpec,
+) -> StoreResult<Option<JobSpec>> {
+    let way_back = row.rollout_failed().filter(|rollout| rollout.reverts.is_some());
+    match way_back.and_then(|way_back| way_back.stable.last()) {
+        Some(newest) => Ok(Some(spec_of_version(tx, changes, row, *newest).await?)),
+        None => earlier_spec(tx, changes, row, in_force).await,
+    }
 }
 
 /// The versions that were rolled out and differ from the one in force, oldest first: a job can go back to each.
@@ -385,7 +407,7 @@ async fn undo(
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
     let spec = match version {
-        None => earlier_spec(tx, changes, before, &in_force)
+        None => undo_spec(tx, changes, before, &in_force)
             .await?
             .ok_or_else(|| refused(RolloutRefused::NoneEarlier))?,
         Some(version) => {
@@ -397,6 +419,9 @@ async fn undo(
         }
     };
     let spec = spec.fitted();
+    if spec == in_force && before.rollout_failed().is_some() {
+        return rollout_again(tx, changes, before, &in_force).await;
+    }
     alloc_change_check(tx, changes.space(), before, &spec).await?;
     // It has the count in force, which its other fields may not allow.
     spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;

@@ -1,6 +1,7 @@
 //! Rollouts against a store: what each step writes, and that charges are kept at every one.
 
 mod adopt;
+mod again;
 mod canary;
 mod moves;
 mod resize;

@@ -26,6 +26,7 @@ pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
 pub use disrupt::{TaskMoves, moves_surge_begin, moves_surge_end, tasks_move};
 pub use hold::{GangHold, gang_hold, gang_holds_settle};
+pub(crate) use operate::attempts_apply;
 pub use operate::{
     TaskSweep, task_attempt_stop, task_node_lost, task_reschedule_lost, task_restart, task_stop_begin,
     task_unwanted_stop, task_wanted_revive,

@@ -24,7 +24,7 @@ pub async fn task_stop_begin(
 }
 
 /// Applies the event that `event` gives for its row to each of `attempts` that is still current.
-async fn attempts_apply(
+pub(crate) async fn attempts_apply(
     tx: &Transaction,
     changes: &mut ChangeSet,
     attempts: &[(TaskId, Incarnation)],

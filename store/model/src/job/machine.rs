@@ -53,7 +53,10 @@ pub enum JobEvent {
         priority: u32,
     },
     /// Its owner has changed its metadata: its spec has a new version.
-    SpecReplaced,
+    SpecReplaced {
+        /// Its rollout from now on, if that changes as well.
+        rollout: Option<Box<Rollout>>,
+    },
     /// Its spec has a new version, which a rollout brings to its tasks.
     SpecUpdated {
         rollout: Box<Rollout>,
@@ -175,9 +178,10 @@ pub fn job_transition(
             job_alive(row)?;
             next.priority = *priority;
         }
-        JobEvent::SpecReplaced => {
+        JobEvent::SpecReplaced { rollout } => {
             job_alive(row)?;
             next.spec_version = row.spec_version.saturating_add(1);
+            next.rollout = rollout.clone().or(next.rollout);
         }
         JobEvent::SpecUpdated { rollout } => {
             job_alive(row)?;

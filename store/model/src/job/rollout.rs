@@ -1,6 +1,10 @@
 //! A rollout: how a changed spec reaches the tasks of a running job. The owner's rules for it, and its state in the row
 //! of the job.
 
+mod refused;
+
+pub use refused::{RolloutFailure, RolloutRefused};
+
 use borough_model_derive::FileMessage;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -9,7 +13,7 @@ use super::JobRow;
 use super::file::kind::{Delay, Truth, Whole, Words};
 use super::resize::{ResizeMode, ResizeSignal};
 use super::validate::COUNT_MAX;
-use crate::field_error::{DELAY_MS_MAX, delay_text};
+use crate::field_error::DELAY_MS_MAX;
 
 /// The most canaries: each is beside a task of the job, and a job has [`COUNT_MAX`] at most.
 const CANARIES_MAX: u32 = COUNT_MAX / 2;
@@ -228,11 +232,27 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub resizes: bool,
-    /// Of an earlier program: it is done, and its job had no tasks then. No rollout gets it any more.
+    /// It ended because its job was scaled to no tasks. Its version has not shown that it is good: it goes on with the
+    /// first tasks.
     #[n(17)]
     #[cbor(default)]
     #[serde(default)]
     pub untried: bool,
+    /// When it last made progress, as far as that is recorded; 0: never. It stays when what made the progress is gone.
+    #[n(18)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub progress_ms: i64,
+    /// When a person began it again after it had failed; 0: never. Failures before that do not count.
+    #[n(19)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub again_ms: i64,
+    /// Its job had no tasks when it began, so nothing could try it.
+    #[n(20)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub empty: bool,
 }
 
 /// Whether a rollout goes on.
@@ -261,101 +281,6 @@ pub enum CanaryHealth {
     Healthy,
     /// Some have not, or no longer are.
     Awaited,
-}
-
-/// Why a rollout has failed.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum RolloutFailure {
-    /// Attempts of a task failed in a row.
-    #[n(0)]
-    TaskFails {
-        #[n(0)]
-        index: u32,
-        #[n(1)]
-        failures: u32,
-    },
-    /// No further task became healthy in this time.
-    #[n(1)]
-    NoProgress {
-        #[n(0)]
-        deadline_ms: u64,
-        /// Tasks that were to surge and had no node then.
-        #[n(1)]
-        #[cbor(default)]
-        #[serde(default)]
-        surge_unplaced: u32,
-        /// Tasks that used more memory than they were to have.
-        #[n(2)]
-        #[cbor(default)]
-        #[serde(default)]
-        memory_in_use: u32,
-    },
-}
-
-impl std::fmt::Display for RolloutFailure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TaskFails { index, failures: 1 } => write!(f, "task {index} failed"),
-            Self::TaskFails { index, failures } => write!(f, "task {index} failed {failures} times in a row"),
-            Self::NoProgress { deadline_ms, surge_unplaced, memory_in_use } => {
-                write!(f, "no further task became healthy within {}", delay_text(*deadline_ms))?;
-                match memory_in_use {
-                    0 => {}
-                    1 => f.write_str(", and 1 task used more memory than it was to have")?,
-                    tasks => write!(f, ", and {tasks} tasks used more memory than they were to have")?,
-                }
-                match surge_unplaced {
-                    0 => Ok(()),
-                    1 => f.write_str(", and 1 surging task had no node"),
-                    tasks => write!(f, ", and {tasks} surging tasks had no node"),
-                }
-            }
-        }
-    }
-}
-
-/// Why a rollout is not changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RolloutRefused {
-    /// The job's spec was never changed in a way that begins one. Nothing to do.
-    #[error("it has had no rollout: no changed file has begun one")]
-    Absent,
-    /// It is over. Submit a changed spec to begin another one.
-    #[error("its rollout is over: {}", .0.word())]
-    Over(RolloutState),
-    /// Choose one of the versions that were rolled out: the known ones are kept, and differ from the one in force.
-    #[error("version {version} was not rolled out, or is no longer kept{}", accepted_text(known))]
-    NotStable { version: u32, known: Vec<u32> },
-    /// No version that was rolled out differs from the one in force. Submit the spec that you want.
-    #[error("no version that was rolled out differs from the one in force")]
-    NoneEarlier,
-    /// The version in force says the same. Nothing to do.
-    #[error("version {0} is the same as the version in force")]
-    Same(u32),
-    /// Resume it first: nothing goes on while it is paused.
-    #[error("its rollout is paused; accepted: its promotion after `borough rollout resume`")]
-    Paused,
-    /// It has no canaries, or is promoted already. Nothing to do.
-    #[error("no canary of it waits for its promotion")]
-    NoCanary,
-    /// Promote it when they are, or take the version back.
-    #[error("{healthy} of {} healthy for long enough; accepted: its promotion when all are", canaries_text(*canaries))]
-    CanariesNotHealthy { healthy: u32, canaries: u32 },
-}
-
-fn canaries_text(canaries: u32) -> String {
-    if canaries == 1 { "1 canary is".to_owned() } else { format!("{canaries} canaries are") }
-}
-
-/// The versions that a job can go back to, for people: `; accepted: 1, 3`.
-fn accepted_text(versions: &[u32]) -> String {
-    if versions.is_empty() {
-        return format!(", and {}", RolloutRefused::NoneEarlier);
-    }
-    format!("; accepted: {}", versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }
 
 impl RolloutState {
@@ -398,6 +323,9 @@ impl Rollout {
             skipped: 0,
             resizes: false,
             untried: false,
+            progress_ms: 0,
+            again_ms: 0,
+            empty: row.owner_count() == 0,
         }
     }
 
@@ -411,9 +339,38 @@ impl Rollout {
         Self { resizes: false, ..self.clone() }
     }
 
-    /// The rollout that takes back the version in force of `row`: because it failed, or because its owner wants it.
+    /// The rollout that takes back the version in force of `row`: because it failed, or because its owner wants it. A
+    /// version that did not come to its end is named by its rollout: later changes of metadata are part of it.
     pub fn revert(row: &JobRow, failure: Option<RolloutFailure>, by: &str, now_ms: i64) -> Self {
-        Self { reverts: Some(row.spec_version), failure, ..Self::begin(row, 0, by, now_ms) }
+        let under_way = row.rollout.as_deref().filter(|last| last.state != RolloutState::Done);
+        let taken = under_way.map_or(row.spec_version, |last| last.version);
+        Self { reverts: Some(taken), failure, ..Self::begin(row, 0, by, now_ms) }
+    }
+
+    /// A person begins it again after it has failed: the same version, with all its time.
+    pub fn again(&self, by: &str, now_ms: i64) -> Self {
+        let again = Self { by: by.to_owned(), failure: None, again_ms: now_ms, ..self.clone() };
+        Self { canaries_healthy_ms: 0, ..again.restarted(now_ms) }
+    }
+
+    /// It goes on with the first tasks of a job that had none.
+    pub fn with_first_tasks(&self, now_ms: i64) -> Self {
+        Self { untried: false, ..self.restarted(now_ms) }
+    }
+
+    fn restarted(&self, now_ms: i64) -> Self {
+        let (begun_ms, clock_ms, progress_ms) = (now_ms, now_ms, 0);
+        Self { state: RolloutState::Rolling, begun_ms, clock_ms, progress_ms, ..self.clone() }
+    }
+
+    /// Its rules have changed: its time without progress begins again.
+    pub fn with_rules_changed(&self, now_ms: i64) -> Self {
+        Self { clock_ms: now_ms, ..self.clone() }
+    }
+
+    /// It has made progress then. It never goes back.
+    pub fn progressed(&self, progress_ms: i64) -> Self {
+        Self { progress_ms: self.progress_ms.max(progress_ms), ..self.clone() }
     }
 
     /// It has ended attempts once more, so many healthy ones of the owner among them.
@@ -434,10 +391,17 @@ impl Rollout {
     }
 
     /// It is over: every task has the version, except those that are skipped. Nothing surges any more. Without skipped
-    /// ones nothing is held for earlier versions.
+    /// ones nothing is held for earlier versions. What has failed before has come to nothing.
     pub fn done(&self, skipped: u32) -> Self {
         let held = if skipped == 0 { Vec::new() } else { self.held.clone() };
-        Self { state: RolloutState::Done, held, surge: 0, skipped, ..self.promoted(self.clock_ms) }
+        let failure = self.failure.filter(|_| self.state != RolloutState::Failed);
+        Self { state: RolloutState::Done, held, failure, surge: 0, skipped, ..self.promoted(self.clock_ms) }
+    }
+
+    /// It is over for now: its job was scaled to no tasks before every task had the version. The way back stays
+    /// charged.
+    pub fn without_tasks(&self) -> Self {
+        Self { untried: true, held: self.held.clone(), ..self.done(0) }
     }
 
     /// The same rollout with so many tasks beside those of the owner.

@@ -211,6 +211,19 @@ impl JobRow {
         if rollout.canaries > 0 { Some(rollout.base) } else { rollout.stable.last().copied() }
     }
 
+    /// Its last rollout, if it has failed and a person may begin it again: the job runs, and has tasks.
+    pub fn rollout_failed(&self) -> Option<&Rollout> {
+        let rollout = self.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Failed);
+        rollout.filter(|_| self.state == JobState::Running && self.owner_count() > 0)
+    }
+
+    /// Its rollout when it has tasks again, if that ended because it had none.
+    pub fn rollout_resumed(&self, now_ms: i64) -> Option<Rollout> {
+        let rollout = self.rollout.as_deref().filter(|_| self.owner_count() == 0);
+        let rollout = rollout.filter(|rollout| rollout.state == RolloutState::Done && rollout.untried);
+        rollout.map(|rollout| rollout.with_first_tasks(now_ms))
+    }
+
     /// The version with which the task `index` begins its next attempt.
     pub fn version_of(&self, index: u32) -> u32 {
         self.canary_base().filter(|_| index < self.owner_count()).unwrap_or(self.spec_version)

@@ -86,7 +86,7 @@ fn counts_and_priorities_change_until_the_job_ends() {
     let stopping = step(&job(5), JobEvent::StopRequested).unwrap().row;
     let rollout = Box::new(Rollout::begin(&job(2), 0, "user/ada", NOW));
     let updates = [
-        JobEvent::SpecReplaced,
+        JobEvent::SpecReplaced { rollout: None },
         JobEvent::SpecUpdated { rollout: rollout.clone() },
         JobEvent::RolloutSet { rollout },
     ];
@@ -99,7 +99,7 @@ fn counts_and_priorities_change_until_the_job_ends() {
 fn what_can_make_a_placement_wrong_writes_the_gate() {
     let gate = |row: &JobRow, event| step(row, event).unwrap().gate;
     assert!(gate(&job(2), JobEvent::StopRequested) && gate(&job(1), SUCCEEDED));
-    assert!(gate(&job(2), JobEvent::SpecReplaced));
+    assert!(gate(&job(2), JobEvent::SpecReplaced { rollout: None }));
     let rollout = Box::new(Rollout::begin(&job(2), 0, "user/ada", NOW));
     assert!(gate(&job(2), JobEvent::SpecUpdated { rollout: rollout.clone() }));
     assert!(!gate(&job(2), JobEvent::RolloutSet { rollout }), "no placement depends on it");
@@ -183,7 +183,7 @@ fn events() -> impl Strategy<Value = Vec<JobEvent>> {
         Just(JobEvent::DependencyFailed),
         Just(JobEvent::StopRequested),
         Just(JobEvent::TasksGone),
-        Just(JobEvent::SpecReplaced),
+        Just(JobEvent::SpecReplaced { rollout: None }),
         (0u32..6, 0u32..6, 0u32..6)
             .prop_map(|(count, succeeded, failed)| count_set(count, succeeded, failed)),
         (0u32..400).prop_map(|priority| JobEvent::PrioritySet { priority }),

@@ -130,7 +130,7 @@ fn an_attempt_that_ends_in_its_own_time_is_progress_until_it_is_late() {
         step(&row, &spec, &[ending(version), task(1, 2, TaskState::Running, Some(NOW))], now_ms)
     };
     let late_ms = NOW + 3 * deadline_ms + LEAVE_MARGIN_MS;
-    assert!(matches!(of(1, late_ms + deadline_ms - 1), RolloutStep::Wait { .. }));
+    assert_eq!(of(1, late_ms + deadline_ms - 1), RolloutStep::Progress(late_ms));
     assert!(matches!(of(1, late_ms + deadline_ms), RolloutStep::Fail(RolloutFailure::NoProgress { .. })));
     // One of the new version ends since it fails, which is none.
     assert!(matches!(of(2, late_ms), RolloutStep::Fail(RolloutFailure::NoProgress { .. })));

@@ -201,7 +201,8 @@ impl World {
             19 => TaskEvent::HoldFulfilled { attempt },
             20 => TaskEvent::MoveRequested,
             21 => TaskEvent::JobGrown,
-            28 => TaskEvent::Revived,
+            28 if act.arg & 1 == 0 => TaskEvent::Revived,
+            28 => TaskEvent::FailuresForgotten,
             22 | 23 => TaskEvent::ResizeOrdered { attempt, order: Box::new(self.resize(act)) },
             24 | 25 => {
                 let order = row.resize_ordered().map_or(0, |resize| resize.order) + u64::from(act.skew);
@@ -409,7 +410,8 @@ fn assert_row_step(before: &TaskRow, event: &TaskEvent, transition: &Transition)
     if before.state == TaskState::Held {
         let next = [TaskState::Pending, TaskState::Assigned, TaskState::Dead];
         let fulfilled = matches!(event, TaskEvent::HoldFulfilled { .. }) && after.state == TaskState::Held;
-        assert!(fulfilled || next.contains(&after.state), "nothing starts while held");
+        let forgotten = matches!(event, TaskEvent::FailuresForgotten) && after.state == TaskState::Held;
+        assert!(fulfilled || forgotten || next.contains(&after.state), "nothing starts while held");
     }
 }
 

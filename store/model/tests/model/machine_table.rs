@@ -145,6 +145,7 @@ fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
     events.push(("job_grown".to_owned(), TaskEvent::JobGrown));
     events.push(("node_served".to_owned(), TaskEvent::NodeServed { node: NODE }));
     events.push(("revived".to_owned(), TaskEvent::Revived));
+    events.push(("failures_forgotten".to_owned(), TaskEvent::FailuresForgotten));
     events
 }
 
@@ -248,6 +249,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::HelpersReported { .. } => 22,
         TaskEvent::VersionAdopted { .. } => 23,
         TaskEvent::Revived => 24,
+        TaskEvent::FailuresForgotten => 25,
     }
 }
 
@@ -257,7 +259,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..25).collect(), "{label}");
+        assert_eq!(seen, (0..26).collect(), "{label}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The model's guarantees, as tests of its public interface: one program, so that it is linked once.
 
 #[cfg(test)]
+mod again;
 mod alloc;
 mod canary;
 #[cfg(test)]

@@ -3,12 +3,14 @@
 use borough_model::Incarnation;
 use borough_model::daemon::NodeFit;
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause};
-use borough_model::job::{JobKind, JobMoves, JobRow, JobSpec, RestartMode, RestartSpec, Rollout, UpdateSpec};
+use borough_model::job::{
+    JobKind, JobMoves, JobRow, JobSpec, RestartMode, RestartSpec, Rollout, RolloutFailure, UpdateSpec,
+};
 use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView};
 use borough_model::task::machine::TaskRules;
 use borough_model::task::{TaskRow, TaskState};
 
-use crate::rollout::{DEADLINE_MS, begun, job, set, step, task};
+use crate::rollout::{DEADLINE_MS, begun, job, replaced, set, step, task};
 use crate::sample::NOW;
 
 const DEADLINE: i64 = DEADLINE_MS.cast_signed();
@@ -123,4 +125,27 @@ fn a_move_waits_as_long_for_what_surges_as_a_rollout_would() {
     let starting = task(2, 1, TaskState::Starting, None);
     assert_eq!(left(Some(starting), NOW + DEADLINE), 0, "it has a node");
     assert_eq!(left(Some(healthy(2, 1)), NOW), 1);
+}
+
+/// A new attempt may have to be healthy for longer than the deadline. It counts as progress until it is over.
+#[test]
+fn an_attempt_that_proves_itself_is_progress_however_long_that_takes() {
+    let (row, mut spec) = job(2, UpdateSpec::default());
+    spec.update = Some(UpdateSpec { healthy_after_ms: 2 * DEADLINE_MS, ..UpdateSpec::default() });
+    let row = begun(&row);
+    let deadline_ms = i64::try_from(DEADLINE_MS).unwrap();
+    let mut tasks =
+        [task(0, 2, TaskState::Running, Some(NOW)), task(1, 1, TaskState::Running, Some(NOW - 60_000))];
+    let due_ms = NOW + 2 * deadline_ms;
+    for now_ms in [NOW + deadline_ms, due_ms - 1] {
+        assert_eq!(step(&row, &spec, &tasks, now_ms), RolloutStep::Progress(now_ms));
+        let recorded = set(&row, row.rollout.as_deref().unwrap().progressed(now_ms));
+        assert_eq!(step(&recorded, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms: Some(due_ms) });
+    }
+    assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
+    tasks[1] = task(1, 2, TaskState::Starting, None);
+    let in_time = step(&row, &spec, &tasks, due_ms + deadline_ms - 1);
+    assert_eq!(in_time, RolloutStep::Progress(due_ms));
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0, memory_in_use: 0 };
+    assert_eq!(step(&row, &spec, &tasks, due_ms + deadline_ms), RolloutStep::Fail(late));
 }

@@ -35,6 +35,9 @@ pub(crate) fn rollout_full() -> Rollout {
         skipped: 7,
         resizes: true,
         untried: true,
+        progress_ms: 1_700_000_000_006,
+        again_ms: 1_700_000_000_007,
+        empty: true,
     }
 }
 
@@ -194,26 +197,6 @@ fn a_new_attempt_counts_when_it_has_been_healthy_for_long_enough() {
     assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
     tasks[1] = task(1, 2, TaskState::Running, Some(due_ms));
     assert_eq!(step(&row, &spec, &tasks, due_ms + HEALTHY_AFTER_MS), RolloutStep::Done { skipped: 0 });
-}
-
-/// A new attempt may have to be healthy for longer than the deadline. It counts as progress until it is over.
-#[test]
-fn an_attempt_that_proves_itself_is_progress_however_long_that_takes() {
-    let (row, mut spec) = job(2, UpdateSpec::default());
-    spec.update = Some(UpdateSpec { healthy_after_ms: 2 * DEADLINE_MS, ..UpdateSpec::default() });
-    let row = begun(&row);
-    let deadline_ms = i64::try_from(DEADLINE_MS).unwrap();
-    let mut tasks =
-        [task(0, 2, TaskState::Running, Some(NOW)), task(1, 1, TaskState::Running, Some(NOW - 60_000))];
-    let due_ms = NOW + 2 * deadline_ms;
-    for now_ms in [NOW + deadline_ms, due_ms - 1] {
-        assert_eq!(step(&row, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms: Some(due_ms) });
-    }
-    assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
-    tasks[1] = task(1, 2, TaskState::Starting, None);
-    assert!(matches!(step(&row, &spec, &tasks, due_ms + deadline_ms - 1), RolloutStep::Wait { .. }));
-    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0, memory_in_use: 0 };
-    assert_eq!(step(&row, &spec, &tasks, due_ms + deadline_ms), RolloutStep::Fail(late));
 }
 
 #[test]
@@ -463,6 +446,10 @@ proptest! {
                 }
                 RolloutStep::Adopt(attempts) => prop_assert!(false, "nothing runs alike: {attempts:?}"),
                 RolloutStep::Resize(attempts) => prop_assert!(false, "nothing is to be resized: {attempts:?}"),
+                RolloutStep::Retry(tasks) => prop_assert!(false, "nothing has failed: {tasks:?}"),
+                RolloutStep::Progress(at_ms) => {
+                    world.row = set(&world.row, world.row.rollout.as_deref().unwrap().progressed(at_ms));
+                }
                 RolloutStep::Surge => prop_assert!(false, "it surges from its begin"),
                 RolloutStep::Done { .. } => {
                     let own = &world.tasks[..usize::try_from(count).unwrap()];

@@ -44,7 +44,8 @@ const STATES: [TaskState; 6] = [
 /// The transition that a step of a rollout is. Exhaustive: a further step has to be among those of [`steps`].
 const fn of_step(step: &RolloutStep) -> Option<Transition> {
     Some(match step {
-        RolloutStep::Wait { .. } => return None,
+        // Neither ends nor begins an attempt.
+        RolloutStep::Wait { .. } | RolloutStep::Progress(_) | RolloutStep::Retry(_) => return None,
         RolloutStep::Adopt(_) => Transition::Adopt,
         RolloutStep::Resize(_) => Transition::Resize,
         RolloutStep::Surge => Transition::Surge,
@@ -62,6 +63,8 @@ pub(crate) fn decisions() -> Vec<Transition> {
     let failure = borough_model::job::RolloutFailure::TaskFails { index: 0, failures: 1 };
     let steps = [
         RolloutStep::Wait { due_ms: None },
+        RolloutStep::Progress(0),
+        RolloutStep::Retry(Vec::new()),
         RolloutStep::Adopt(Vec::new()),
         RolloutStep::Resize(Vec::new()),
         RolloutStep::Surge,

@@ -189,6 +189,8 @@ pub enum TaskEvent {
     NodeServed { node: NodeId },
     /// The task, which is over for good, is wanted again: by its owner, or with another version.
     Revived,
+    /// Its failures in a row are over, and the pause after them: it is to be tried with another version, or once more.
+    FailuresForgotten,
 }
 
 impl TaskEvent {
@@ -220,6 +222,7 @@ impl TaskEvent {
             Self::JobGrown => "job_grown",
             Self::NodeServed { .. } => "node_served",
             Self::Revived => "revived",
+            Self::FailuresForgotten => "failures_forgotten",
         }
     }
 
@@ -250,7 +253,8 @@ impl TaskEvent {
             | Self::RescheduleLost
             | Self::JobGrown
             | Self::NodeServed { .. }
-            | Self::Revived => None,
+            | Self::Revived
+            | Self::FailuresForgotten => None,
         }
     }
 }

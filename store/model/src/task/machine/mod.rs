@@ -91,6 +91,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::RescheduleLost => operate::reschedule_lost(row, now_ms),
         TaskEvent::JobGrown => operate::job_grown(row, now_ms),
         TaskEvent::Revived => operate::revived(row, now_ms),
+        TaskEvent::FailuresForgotten => operate::failures_forgotten(row, now_ms),
         TaskEvent::NodeServed { node } => operate::node_served(row, *node, now_ms),
         TaskEvent::AgentAccepted { .. } => agent::agent_accepted(row, now_ms),
         TaskEvent::ProcessStarted { pid, started_ms, health, cores, .. } => {

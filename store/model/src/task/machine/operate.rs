@@ -202,22 +202,29 @@ pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
     }
 }
 
+/// Whatever it does now: the next failure is the first one.
+pub(super) fn failures_forgotten(row: &TaskRow, now_ms: i64) -> Decided {
+    let has_failed = row.failures > 0 || row.not_before_ms > 0;
+    if !has_failed || row.state == TaskState::Dead {
+        return unchanged(row);
+    }
+    TransitionDraft::new(row, now_ms)
+        .with(|row| {
+            row.failures = 0;
+            row.not_before_ms = 0;
+        })
+        .done()
+}
+
 /// A pending task has nothing to stop: it is over, or its owner wants it tried again without the pause.
 fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
     let step = TransitionDraft::new(row, now_ms);
-    let paused = row.failures > 0 || row.not_before_ms > 0;
     match reason {
         StopReason::JobStopped | StopReason::JobShrunk | StopReason::NodeLeft | StopReason::SurgeOver => {
             step.with(|row| row.stop = Some(reason)).stopped_for_good().done()
         }
-        StopReason::Restart if paused => step
-            .with(|row| {
-                row.failures = 0;
-                row.not_before_ms = 0;
-            })
-            .done(),
-        StopReason::Restart
-        | StopReason::Unhealthy
+        StopReason::Restart => failures_forgotten(row, now_ms),
+        StopReason::Unhealthy
         | StopReason::Drained
         | StopReason::Preempted
         | StopReason::Updated
