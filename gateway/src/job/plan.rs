@@ -207,7 +207,13 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
         response.file_diff = file_diff(current, spec).iter().map(change_message).collect();
         match change_class(current, spec) {
-            ChangeClass::Nothing => response.changed = false,
+            ChangeClass::Nothing => match row.rollout_failed() {
+                None => response.changed = false,
+                Some(failed) => {
+                    response.warnings.push(again_warning(failed));
+                    rollout = rollout_add(&mut response, state, row, spec);
+                }
+            },
             ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata => {}
             ChangeClass::NeedsUpdate => {
                 let fixed = fields_fixed(current, spec);
@@ -215,15 +221,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                     response.refusal = refusal_of_fixed(&format!("job {}/{}", row.user, row.name), &fixed);
                     return (response, rollout);
                 }
-                rollout = rollout_planned(state, row, spec);
-                let replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
-                response.needs = planned_needs(state, row, spec, &rollout.in_place, &replaced);
-                response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
-                response.replaced.sort_unstable();
-                response.unavailable_max = rollout.unavailable_max;
-                response.surge = rollout.surge;
-                response.canaries = rollout.canaries;
-                response.warnings.extend(skipped_warning(rollout.skipped));
+                rollout = rollout_add(&mut response, state, row, spec);
             }
         }
         let wanted = spec.count.saturating_add(rollout.surge.max(row.surge()));
@@ -235,6 +233,31 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         response.stopped = above.map(|task| task.id.index).collect();
     }
     (response, rollout)
+}
+
+/// Adds the rollout of a submission to its plan.
+fn rollout_add(
+    response: &mut v1::PlanJobResponse,
+    state: &MirrorState,
+    row: &JobRow,
+    spec: &JobSpec,
+) -> PlannedRollout {
+    let rollout = rollout_planned(state, row, spec);
+    let replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
+    response.needs = planned_needs(state, row, spec, &rollout.in_place, &replaced);
+    response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
+    response.replaced.sort_unstable();
+    response.unavailable_max = rollout.unavailable_max;
+    response.surge = rollout.surge;
+    response.canaries = rollout.canaries;
+    response.warnings.extend(skipped_warning(rollout.skipped));
+    rollout
+}
+
+/// That a submission of the spec in force begins its rollout again.
+fn again_warning(failed: &Rollout) -> String {
+    let why = failed.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
+    format!("the rollout of version {} has failed{why}; the submission begins it again", failed.version)
 }
 
 /// Checks what a submission checks about allocs.

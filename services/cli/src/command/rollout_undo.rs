@@ -45,9 +45,14 @@ impl KnownVersions {
         rolled_out.filter(differs).collect()
     }
 
-    /// The version that `rollout undo` without `--to` brings back: the newest rolled out one that differs.
+    /// The version that `rollout undo` without `--to` brings back: the newest rolled out one that differs. A way back
+    /// that has failed is not there yet.
     pub(super) fn before(&self, row: &Job) -> Option<u32> {
         let in_force = self.spec(row.spec_version)?;
+        let way_back = row.rollout.as_ref().filter(|rollout| rollout.reverts > 0);
+        if let Some(failed) = way_back.filter(|rollout| rollout.state() == RolloutState::Failed) {
+            return failed.versions.last().copied();
+        }
         let rolled_out = row.rollout.iter().flat_map(|rollout| rollout.versions.iter().rev());
         rolled_out.copied().find(|version| self.spec(*version).is_some_and(|spec| spec != in_force))
     }
