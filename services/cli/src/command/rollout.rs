@@ -1,6 +1,7 @@
 //! Verbs on rollouts.
 
 use borough_client::{Client, ClientError, JobRef, TaskFilter};
+use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::order_rollout_request::Order;
 use borough_proto::v1::{Job, JobState, PageRequest, Rollout, RolloutState, TaskState};
 
@@ -191,6 +192,11 @@ pub(super) async fn view_of(
     let is_way_back = rollout.reverts > 0;
     let mut view = RolloutStatusView::new(row, rollout, unplaced);
     view.leaving = leaving(client, job, row).await?;
+    if view.rollout.state == "rolling" {
+        let spec = client.job_get(job).await?.spec;
+        let spec = spec.and_then(|spec| job_spec_from_message(&spec).ok());
+        view.healthy_after_ms = spec.map(|spec| spec.update.unwrap_or_default().healthy_after_ms);
+    }
     if is_way_back {
         view.brings_back = KnownVersions::read(client, job, row).await.original(view.rollout.version);
     }

@@ -167,7 +167,9 @@ fn of_several(text: &str) -> String {
 impl ExplanationView {
     /// Explanations of tasks of `job`: those about tasks that surge say so.
     pub(crate) fn all_of(job: &v1::Job, explanations: Vec<v1::Explanation>) -> Vec<Self> {
-        let surging = job.count..count_with_surge(job);
+        // A daemon job has an index for each node that it has served, and nothing of it surges.
+        let end = count_with_surge(job);
+        let surging = if job.daemon.is_some() { end..end } else { job.count..end };
         let surges = |view: &Self| {
             !view.indexes.is_empty() && view.indexes.iter().all(|index| surging.contains(index))
         };
@@ -233,6 +235,18 @@ fn width(number: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_task_of_a_daemon_job_surges() {
+        let surges = |daemon: Option<v1::DaemonStatus>| {
+            let rollout = Some(v1::Rollout { surge: 1, ..v1::Rollout::default() });
+            let job = v1::Job { count: 1, surge: 1, daemon, rollout, ..v1::Job::default() };
+            let explanation = v1::Explanation { indexes: vec![1], ..v1::Explanation::default() };
+            ExplanationView::all_of(&job, vec![explanation]).iter().any(|view| view.surges)
+        };
+        assert!(surges(None));
+        assert!(!surges(Some(v1::DaemonStatus { indexes: 4, ..v1::DaemonStatus::default() })));
+    }
 
     #[test]
     fn the_verb_is_of_as_many_tasks_as_are_named() {

@@ -1,5 +1,7 @@
 //! The rollout of a job, for people and programs.
 
+use std::time::Duration;
+
 use borough_client::count_with_surge;
 use borough_proto::v1;
 use serde::Serialize;
@@ -239,6 +241,9 @@ pub(crate) struct RolloutStatusView {
     pub(crate) unplaced: Vec<ExplanationView>,
     /// Tasks that it waits for because they end, or because their node is lost, while it is not done.
     pub(crate) leaving: Vec<Foreign>,
+    /// How long an attempt has to be healthy before it counts, in milliseconds, while that is waited for.
+    #[serde(skip)]
+    pub(crate) healthy_after_ms: Option<u64>,
 }
 
 /// A task that a rollout waits for, as it is said: `task 0 ends on alpha-1 since TIME`.
@@ -268,6 +273,7 @@ impl RolloutStatusView {
             brings_back: None,
             unplaced,
             leaving: Vec::new(),
+            healthy_after_ms: None,
         }
     }
 
@@ -291,6 +297,7 @@ impl RolloutStatusView {
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("canaries", if is_over { String::new() } else { self.canaries_text() }),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
+            ("counts", self.counts_text()),
             ("waits for", self.leaving.iter().map(Foreign::to_string).collect::<Vec<_>>().join("; ")),
             ("skipped", if rollout.skipped > 0 { rollout.skipped_text() } else { String::new() }),
             ("batch", batch.to_owned()),
@@ -314,6 +321,19 @@ impl RolloutStatusView {
         format!("{} {}: {text}", if indexes.len() == 1 { "task" } else { "tasks" }, ranges(&indexes))
     }
 
+    /// When a healthy attempt counts. Until then nothing goes on, and nothing else says so.
+    fn counts_text(&self) -> String {
+        let is_awaited = self.rollout.state == "rolling" && self.rollout.canaries_healthy_ms.is_none();
+        let has_any = self.rollout.healthy.unwrap_or(0).max(self.rollout.surge_healthy.unwrap_or(0)) > 0;
+        match self.healthy_after_ms.filter(|_| is_awaited && has_any) {
+            Some(after_ms) if after_ms > 0 => {
+                let after = humantime::format_duration(Duration::from_millis(after_ms));
+                format!("each attempt once it has been healthy for {after} (`update.healthy_after`)")
+            }
+            _ => String::new(),
+        }
+    }
+
     fn tasks_text(&self) -> String {
         let Some(mut progress) = self.rollout.progress_text() else { return String::new() };
         if self.rollout.surge_waits && self.rollout.surge_unplaced.is_some_and(|tasks| tasks > 0) {
@@ -332,6 +352,21 @@ impl RolloutStatusView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_for_healthy_attempts_reads_for_how_long() {
+        let progress =
+            Some(v1::RolloutProgress { concerned: 6, updated: 1, healthy: 1, ..Default::default() });
+        let state = v1::RolloutState::Rolling.into();
+        let rollout = v1::Rollout { state, version: 2, progress, ..v1::Rollout::default() };
+        let mut view = RolloutStatusView::new(&v1::Job::default(), rollout, Vec::new());
+        let line = "each attempt once it has been healthy for 1h (`update.healthy_after`)";
+        assert!(!view.text().contains(line));
+        view.healthy_after_ms = Some(3_600_000);
+        assert!(view.text().contains(line), "{}", view.text());
+        view.rollout.healthy = Some(0);
+        assert!(!view.text().contains(line), "none is");
+    }
 
     #[test]
     fn the_documentation_lists_the_fields_of_a_status() {

@@ -104,7 +104,7 @@ impl KnownJob {
                 _ => JobProgress::Underway,
             };
         }
-        if rollout.reverts == version {
+        if takes_back(rollout, version) {
             let back = rollout.version;
             return match rollout.state() {
                 _ if !over => JobProgress::Underway,
@@ -216,6 +216,11 @@ impl KnownJob {
             ([], 0) if self.surging() > 0 => format!("{needs}; what surges ends"),
             // The count may be another one by the same file.
             ([], 0) => format!("{needs}; {0}/{0} healthy", self.seen.job.count),
+            _ if pending.iter().all(|index| self.backs_off(*index)) && !pending.is_empty() => {
+                let one = pending.len() == 1;
+                let tasks = format!("{} {}", if one { "task" } else { "tasks" }, ranges(&pending));
+                format!("waits for {tasks}, which {} after failures", if one { "pauses" } else { "pause" })
+            }
             ([], tasks) => {
                 let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
                 format!("{needs}; {tasks} not healthy")
@@ -229,6 +234,11 @@ impl KnownJob {
                 )
             }
         }
+    }
+
+    /// Returns true if a task has failed and waits for the end of its pause.
+    fn backs_off(&self, index: u32) -> bool {
+        self.seen.tasks.get(&index).is_some_and(|task| task.failures > 0 && task.not_before_ms > 0)
     }
 
     /// The counts of the rollout of `version`, over the tasks that it concerns.
@@ -264,7 +274,7 @@ impl KnownJob {
         let Job { rollout: Some(rollout), .. } = &self.seen.job else { return false };
         let version = self.rollout.version;
         let failed = rollout.version == version && rollout.state() == RolloutState::Failed;
-        version > 0 && (failed || (rollout.reverts == version && !rollout.failure.is_empty()))
+        version > 0 && (failed || (takes_back(rollout, version) && !rollout.failure.is_empty()))
     }
 
     /// Returns true if the last rollout has failed and nothing takes its version back: the owner may.
@@ -307,6 +317,12 @@ fn end_text(how: String) -> String {
         }
     }
     format!("; it ended with {how}")
+}
+
+/// Returns true if a rollout takes a version back. The versions after the one that it names differ from that in metadata
+/// only: its rollout brought them too.
+fn takes_back(rollout: &Rollout, version: u32) -> bool {
+    rollout.reverts > 0 && (rollout.reverts..rollout.version).contains(&version)
 }
 
 /// The state of a task as the model has it. One of a newer gateway counts as pending.
@@ -412,9 +428,15 @@ mod tests {
         known.task_changed(of(1, TaskState::Pending, Health::Unknown, 1));
         let text = |known: &KnownJob| known.rollout_text(3);
         assert_eq!(text(&known), "alice/web: waits for task 1, which has no node");
-        known.task_changed(Task { revision: 2, ..of(1, TaskState::Running, Health::Unknown, 1) });
+        known.task_changed(Task {
+            revision: 2,
+            not_before_ms: 9,
+            ..of(1, TaskState::Pending, Health::Unknown, 1)
+        });
+        assert_eq!(text(&known), "alice/web: waits for task 1, which pauses after failures");
+        known.task_changed(Task { revision: 3, ..of(1, TaskState::Running, Health::Unknown, 1) });
         assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; 1 task not healthy");
-        known.task_changed(Task { revision: 3, ..of(1, TaskState::Running, Health::Healthy, 0) });
+        known.task_changed(Task { revision: 4, ..of(1, TaskState::Running, Health::Healthy, 0) });
         assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; 2/2 healthy");
         known.task_changed(of(2, TaskState::Running, Health::Healthy, 0));
         assert_eq!(text(&known), "alice/web: version 3 needs no new attempt; what surges ends");
@@ -470,5 +492,28 @@ mod tests {
         assert_eq!(known.failed_logs(), None);
         let end = "; it did not start: cannot execute \"pyhton3\": no directory of its PATH has it";
         assert_eq!(known.last_end(), end);
+    }
+
+    /// A label in between makes a version too. Whoever waits for one of both hears why it was taken back.
+    #[test]
+    fn a_version_that_is_taken_back_with_later_metadata_is_not_superseded() {
+        let mut known = service(1);
+        known.seen.job.rollout = Some(Rollout {
+            state: RolloutState::Done.into(),
+            version: 4,
+            reverts: 2,
+            failure: "task 0 failed 3 times in a row".to_owned(),
+            by: "controller".to_owned(),
+            ..Rollout::default()
+        });
+        for version in [2, 3] {
+            let goal = Goal::RolledOut { version };
+            known.goal_set(goal);
+            let why = format!("alice/web: version {version} was taken back: task 0 failed 3 times in a row");
+            assert!(known.is_rollout_failed());
+            assert_eq!(known.progress(goal), JobProgress::Lost(why));
+        }
+        let superseded = "alice/web: version 4 by controller superseded version 1".to_owned();
+        assert_eq!(known.progress(Goal::RolledOut { version: 1 }), JobProgress::Lost(superseded));
     }
 }
