@@ -92,3 +92,48 @@ async fn a_rollout_names_the_task_that_ends() {
     task.prints("SIGTERM did not end it within its grace").prints("restarts    0\n");
     cell.finish().await;
 }
+
+/// A service of two tasks that wait for an hour after each failure.
+fn patient(script: &str, more: &str) -> String {
+    format!(
+        "name: patient\ncount: 2\nprogress_deadline: 1m\nupdate: {{healthy_after: 100ms{more}}}\n\
+         restart: {{mode: always, backoff: 1h, backoff_max: 1h}}\n\
+         task: {{command: [sh, -c, '{script}'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 100ms}}\n"
+    )
+}
+
+/// Neither the correction nor anything else waits for the pause of the version that failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_corrected_version_does_not_wait_for_the_failures_of_the_one_before() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = cell.file("bad.yaml", &patient("exit 4", ""));
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("patient", "two failures", |tasks| {
+        tasks.len() == 2 && tasks.iter().all(|task| task.failures > 0 && task.not_before_ms > 0)
+    })
+    .await;
+    let file = cell.file("good.yaml", &patient("exec sleep 600", ""));
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 2");
+    cell.finish().await;
+}
+
+/// Its cause is gone, and the file that failed is run once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_rollout_that_has_failed_is_finished_by_its_file() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |seconds: u32| {
+        let text = patient(&format!("exec sleep {seconds}"), ", on_failure: stop");
+        text.replace("progress_deadline: 1m", "progress_deadline: 2s")
+    };
+    cell.run("one.yaml", &job(601)).await;
+    cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
+    let file = cell.file("two.yaml", &job(602));
+    let failed = cell.borough(&["job", "run", &file]).await;
+    failed.warns("the rollout of version 2 failed: no further task became healthy within 2s");
+    cell.borough(&["node", "uncordon", "alpha-1"]).await.ended(0);
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    plan.prints("the rollout of version 2 has failed").prints("the submission begins it again");
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 2");
+    cell.borough(&["job", "run", &file]).await.ended(0).warns("no change");
+    cell.finish().await;
+}
