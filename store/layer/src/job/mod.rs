@@ -28,7 +28,7 @@ mod tests;
 mod update;
 
 pub use admit::{JobAdmission, jobs_admit};
-pub(crate) use again::{failed_revive, tasks_revive};
+pub(crate) use again::{rollout_again, tasks_revive};
 pub(crate) use alloc::{alloc_change_check, members_alive};
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub(crate) use change::{job_event, job_tasks_ended};

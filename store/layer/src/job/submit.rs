@@ -11,6 +11,7 @@ use borough_model::journal::ValueChange;
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
 
+use super::again::rollout_again;
 use super::alloc::{alloc_change_check, member_join};
 use super::change::job_spec_replace;
 use super::count::count_set;
@@ -23,7 +24,6 @@ use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
 use crate::quota::{ChargeBasis, job_charge, overflow, quota_admit};
-use crate::rollout::rollout_again;
 use crate::row::ConstraintToken;
 
 /// The result of a submission.
@@ -55,9 +55,9 @@ pub enum SubmitOutcome {
 
 /// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
-/// While a job of the name runs, the same spec changes nothing, unless its rollout has failed: that begins again. Another count, priority or metadata is applied. Any
-/// other difference begins a rollout, except in fields that a running job keeps: it is refused. After its end, the name
-/// goes to a new job. A submission writes the name, one row, one spec and one journal entry, whatever the count.
+/// While a job of the name runs, the same spec changes nothing, unless its rollout has failed: that begins again. Another
+/// count, priority or metadata is applied. Any other difference begins a rollout, except in fields that a running job
+/// keeps: it is refused. After its end, the name goes to a new job. A submission writes the name, one row, one spec and one journal entry, whatever the count.
 ///
 /// A new job that names no scheduler is stored under the one that the cell's rules choose; a running one keeps its own.
 pub async fn job_submit(

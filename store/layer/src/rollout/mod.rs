@@ -28,8 +28,8 @@ use borough_model::{Incarnation, JobId, TaskId, TaskRow};
 use crate::error::{RefusalRemedy, StoreError, StoreResult};
 use crate::job::alloc_change_check;
 use crate::job::{
-    job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
-    surge_begin_if_room, surge_set,
+    job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rollout_again, rows_charged,
+    spec_update, surge_begin_if_room, surge_set,
 };
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
@@ -38,7 +38,6 @@ use crate::task::{AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
 pub use adopt::rollout_adopt;
-pub(crate) use again::rollout_again;
 pub use again::{rollout_progress, rollout_retry};
 pub use resize::rollout_resize;
 
