@@ -5,7 +5,6 @@ mod http;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 

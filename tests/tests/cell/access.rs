@@ -260,12 +260,12 @@ fn keys_and_tokens_are_private_and_never_overwritten() {
     line("91d").ended(2).warns("a time from 1m to 90d");
     line("1s").ended(2).warns("a time from 1m to 90d");
     std::fs::set_permissions(issuer.path("key"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    line("1h").ended(4).warns("chmod 600");
+    line("1h").ended(2).warns("chmod 600");
     let not_a_key = issuer.text("issuer.json");
     std::fs::set_permissions(issuer.path("issuer.json"), std::fs::Permissions::from_mode(0o600)).unwrap();
     let to = issuer.text("none");
     program(&["auth", "token", "ann", "--key", &not_a_key, "--to", &to])
-        .ended(4)
+        .ended(2)
         .warns("is no key of an issuer");
 }
 

@@ -201,7 +201,7 @@ async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
     let pid = cell.tasks("kept").await[0].pid.unwrap();
     let task = ProcessId::find(pid).expect("the task runs");
     let busy = cell.borough(&["dev", "--remove", "--dir", cell.root().to_str().unwrap()]).await;
-    busy.ended(1).warns("another `borough dev` (process ").warns("end that process first");
+    busy.ended(1).warns("another dev cell (process ").warns("end that process first");
     cell.control_kill();
     if !is_fdb() {
         fs::remove_dir_all(cell.root().join("store")).unwrap();

@@ -319,8 +319,8 @@ fn end_text(how: String) -> String {
     format!("; it ended with {how}")
 }
 
-/// Returns true if a rollout takes a version back. The versions after the one that it names differ from that in metadata
-/// only: its rollout brought them too.
+/// Returns true if a rollout takes a version back. The versions after the one that it names differ from that one in
+/// metadata only: its rollout brought them too.
 fn takes_back(rollout: &Rollout, version: u32) -> bool {
     rollout.reverts > 0 && (rollout.reverts..rollout.version).contains(&version)
 }

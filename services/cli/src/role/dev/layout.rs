@@ -83,10 +83,8 @@ impl Layout {
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut owner = String::new();
             lock.read_to_string(&mut owner)?;
-            let text = format!(
-                "another `borough dev` (process {}) runs there; stop it, or give --dir",
-                owner.trim()
-            );
+            let text =
+                format!("another dev cell (process {}) runs there; stop it, or give --dir", owner.trim());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
         // The owner is recorded for people only: a full disk must not keep anyone out of their own directory.

@@ -99,7 +99,11 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let root =
         if arguments.ephemeral { ephemeral_directory(global.dir.as_deref())? } else { directory_of(global)? };
     directory_check(&root)?;
-    names_ports_check(arguments).await?;
+    // In a directory that is there, another `dev` may run, and that is said first.
+    let is_new = !root.exists();
+    if is_new {
+        names_ports_check(arguments).await?;
+    }
     // Opened before the directory is touched: a second `dev`, and a damaged or newer store, end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
     if nodes_without_store(&location, &root) {
@@ -111,7 +115,11 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
     let cell = DevCell { layout: &layout, arguments, store: &store, clock: &clock, rng: &rng, printer };
-    let outcome = cell.run(plan).await;
+    let ports = if is_new { Ok(()) } else { names_ports_check(arguments).await };
+    let outcome = match ports {
+        Ok(()) => cell.run(plan).await,
+        Err(taken) => Err(taken),
+    };
     store.close().await;
     if arguments.ephemeral {
         tasks_remove(&layout);
