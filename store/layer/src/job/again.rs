@@ -13,7 +13,6 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, TaskKey};
 use crate::quota::{ChargeBasis, QuotaUsed, overflow, quota_charge};
-use crate::task::{attempts_apply, job_tasks_read};
 
 /// Begins the tasks of a service again that have failed for good: it has another version now. If its quota has no room
 /// for them, they stay as they are. Of a job with more than 1,024 tasks they do too: reading all rows would cost more
@@ -80,9 +79,9 @@ async fn task_revived(tx: &Transaction, changes: &ChangeSet, read: &TaskRow) -> 
     Ok(row)
 }
 
-/// Begins a rollout again that has failed: the same version, with all its time. Failures before count no more. Of a job
-/// with more than 1,024 tasks the steps of the rollout forget them ([`crate::rollout::rollout_retry`]). `in_force` is the spec in force
-/// of `before`, which was read with a conflict.
+/// Begins a rollout again that has failed: the same version, with all its time. Failures before count no more, and the
+/// steps of the rollout forget them ([`crate::rollout::rollout_retry`]). `in_force` is the spec in force of `before`, which
+/// was read with a conflict.
 pub(crate) async fn rollout_again(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -92,12 +91,6 @@ pub(crate) async fn rollout_again(
     let Some(failed) = before.rollout_failed() else { return Ok(before.clone()) };
     let again = Box::new(failed.again(changes.actor(), changes.at_ms()));
     let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout: again })?;
-    if row.count <= RECHECKED_MAX {
-        let tasks = job_tasks_read(tx, changes.space(), row.id).await?;
-        let failed = tasks.iter().filter(|task| task.failures > 0 && task.id.index < row.count);
-        let failed: Vec<_> = failed.map(|task| (task.id, task.incarnation)).collect();
-        attempts_apply(tx, changes, &failed, |_| Some(TaskEvent::FailuresForgotten)).await?;
-    }
     let row = failed_revive(tx, changes, row, in_force).await?;
     surge_begin_if_room(tx, changes, row, in_force).await
 }

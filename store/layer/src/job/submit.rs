@@ -55,9 +55,10 @@ pub enum SubmitOutcome {
 
 /// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
-/// While a job of the name runs, the same spec changes nothing, unless its rollout has failed: that begins again. Another
-/// count, priority or metadata is applied. Any other difference begins a rollout, except in fields that a running job
-/// keeps: it is refused. After its end, the name goes to a new job. A submission writes the name, one row, one spec and one journal entry, whatever the count.
+/// While a job of the name runs, the same spec changes nothing, unless its rollout has failed: that begins again. A
+/// different count, priority or metadata is applied. Any other difference begins a rollout, except in fields that a
+/// running job keeps: it is refused. After its end, the name goes to a new job. A submission writes the name, one row,
+/// one spec and one journal entry, whatever the count.
 ///
 /// A new job that names no scheduler is stored under the one that the cell's rules choose; a running one keeps its own.
 pub async fn job_submit(

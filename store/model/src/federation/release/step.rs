@@ -134,9 +134,9 @@ impl Release<'_> {
         version: u64,
         wants: impl Fn(&CellRelease) -> bool,
     ) -> Vec<VersionAssignment> {
-        // One that is passed over does not hold up those that answer.
+        // One that is passed over, or has no tasks any more, does not hold up those that answer.
         let is_skipped = |cell: &CellRelease| cell.unreachable_ms().is_some_and(|ms| ms >= RELEASE_SKIP_MS);
-        let rolls = |cell: &&CellRelease| cell.rolls(version) && !is_skipped(cell);
+        let rolls = |cell: &&CellRelease| cell.has_tasks && cell.rolls(version) && !is_skipped(cell);
         let rolling = self.staged.of_stage(stage).filter(rolls).count();
         let most = usize::try_from(self.spec.at_once(stage)).unwrap_or(usize::MAX);
         // One that is changing already makes no further cell change.
