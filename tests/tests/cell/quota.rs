@@ -336,7 +336,7 @@ async fn quotas_of_production_grant_no_more_than_the_nodes_have() {
     set(&["--oversell", "production=101"]).await.ended(2).warns("production=PERCENT from 1 to 100");
     set(&["--oversell", "production=90"]).await.ended(4).warns("production and monitoring do not fit");
     set(&["--oversell", "batch=300"]).await.ended(0).prints("batch 300% of the capacity");
-    cores_set(&cell, "eve", "batch", 1).await.ended(4).warns("(0m would fit)");
+    cores_set(&cell, "eve", "batch", 1).await.ended(4).warns("(0 would fit)");
     cell.borough(&["event", "list"]).await.ended(0).prints("oversell: production=100 batch=none ->");
     let quiet = cell.borough(&["quota", "list"]).await.ended(0);
     assert!(!quiet.stderr.contains("warning"), "{}", quiet.stderr);
