@@ -79,9 +79,9 @@ async fn task_revived(tx: &Transaction, changes: &ChangeSet, read: &TaskRow) -> 
     Ok(row)
 }
 
-/// Begins a rollout again that has failed: the same version, with all its time. Failures before count no more, and the
-/// steps of the rollout forget them ([`crate::rollout::rollout_retry`]). `in_force` is the spec in force of `before`, which
-/// was read with a conflict.
+/// Begins a rollout again that has failed: the same version, with all its time. Failures before count no more. The
+/// steps of the rollout forget them ([`crate::rollout::rollout_retry`]). `in_force` is the spec in force of `before`,
+/// which was read with a conflict.
 pub(crate) async fn rollout_again(
     tx: &Transaction,
     changes: &mut ChangeSet,

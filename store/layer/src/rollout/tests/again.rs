@@ -49,7 +49,10 @@ async fn a_way_back_that_has_failed_begins_again_by_its_file_and_by_an_undo() {
         let rollout = world.rollout().await;
         let is = (rollout.state, rollout.version, rollout.reverts, rollout.failure);
         assert_eq!(is, (RolloutState::Rolling, 3, Some(2), None));
-        assert_eq!((world.job().await.spec_version, world.pause_of(0).await), (3, (0, 0)));
+        // The first step of the rollout forgets the failures before.
+        let job = world.job().await;
+        world.retry(job.revision, 0).await;
+        assert_eq!((job.spec_version, world.pause_of(0).await), (3, (0, 0)));
         assert_eq!(submit(world).await, Unchanged, "it goes on");
     };
     let world = way_back_failed().await;
@@ -75,6 +78,7 @@ async fn a_version_that_stays_when_it_fails_begins_again_by_its_file() {
     world.pauses(0).await;
     world.fail().await;
     world.submit(&second).await.unwrap();
+    world.retry(world.job().await.revision, 0).await;
     assert_eq!((world.rollout().await.state, world.pause_of(0).await), (RolloutState::Rolling, (0, 0)));
     // An undo still goes back.
     world.fail().await;
