@@ -218,5 +218,5 @@ async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
     let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["mine.txt"]);
     let nothing = cell.borough(&["dev", "--remove", "--dir", root_text]).await.ended(3);
-    assert!(nothing.stderr.contains("no cell of `borough dev`"), "{nothing:?}");
+    assert!(nothing.stderr.contains("no dev cell in "), "{nothing:?}");
 }

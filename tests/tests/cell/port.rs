@@ -68,33 +68,6 @@ async fn a_port_of_another_process_fails_the_start_and_shows_no_health() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_port_that_another_process_takes_after_the_start_is_named() {
-    let cell = TestCell::start(options!().nodes(1)).await;
-    let (slot, mark) = (PortSlot::take(), cell.root().join("mark").display().to_string());
-    // It fails twice, and must then run for longer before it is healthy. So the port is taken in time.
-    let text = format!(
-        "name: late\ntask: {{command: [sh, -c, 'test -e {mark}2 && exec sleep 600; test -e {mark}1 && touch {mark}2; \
-         touch {mark}1; exit 1'], ports: {{http: {}}}}}\nrestart: {{mode: always, backoff: 100ms}}\n",
-        slot.http()
-    );
-    let file = cell.file("late.yaml", &text);
-    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
-    let again = |tasks: &[Task]| tasks.iter().all(|task| task.failures == 2 && is_running(task));
-    cell.tasks_until("late", "running after two failures", again).await;
-    let server = TcpListener::bind(("127.0.0.1", slot.http())).unwrap();
-    let named =
-        format!("task 0: runs and is not healthy: another process listens on its port {}", slot.http());
-    until("the other process is named", || async {
-        cell.borough(&["why", "late"]).await.stdout.contains(&named).then_some(())
-    })
-    .await;
-    drop(server);
-    cell.tasks_until("late", "healthy", |tasks| tasks.iter().any(is_healthy)).await;
-    cell.borough(&["job", "stop", "late"]).await.ended(0);
-    cell.finish().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_task_that_crashes_again_and_again_is_never_healthy() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let text = "name: loops\ntask: {command: [sh, -c, 'sleep 0.2; exit 3'], grace: 200ms}\n\

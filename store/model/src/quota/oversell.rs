@@ -289,7 +289,7 @@ mod tests {
     fn only_what_holds_at_the_same_time_is_summed() {
         let (early, late) = (grant(16_000, None, Some(2_000)), grant(16_000, Some(2_000), None));
         assert_eq!(check(std::slice::from_ref(&early), None, &late), [""; 0]);
-        assert_eq!(check(&[early.clone()], None, &grant(1, Some(1_999), None)).len(), 1);
+        assert_eq!(check(std::slice::from_ref(&early), None, &grant(1, Some(1_999), None)).len(), 1);
         assert_eq!(check(&[grant(16_000, None, Some(1_000))], None, &always(16_000)), [""; 0], "it is over");
         assert_eq!(check(&[always(16_000)], None, &grant(1, None, Some(1_000))), [""; 0], "it is over");
         assert_eq!(grants_peak(&[early, late], 0), cpu(16_000));

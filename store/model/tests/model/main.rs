@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod again;
+#[cfg(test)]
 mod alloc;
 mod canary;
 #[cfg(test)]

@@ -100,7 +100,7 @@ fn a_start_that_a_full_disk_prevents_is_no_failure_of_the_task() {
     let own = Exit { reason: EndReason::Exited, code: Some(1), ..full.clone() };
     assert!(own.is_failure(), "it has started");
     let message = "the disk of its node is full: a task that writes the text of an agent".to_owned();
-    assert!(Exit { message, start_failure: None, ..full.clone() }.is_failure(), "texts are for people");
+    assert!(Exit { message, start_failure: None, ..full }.is_failure(), "texts are for people");
     for mode in [RestartMode::Never, RestartMode::OnFailure, RestartMode::Always] {
         let rules = rules(JobKind::Service);
         let restart = RestartSpec { mode, attempts_max: Some(0), ..rules.restart };

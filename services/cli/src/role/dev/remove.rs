@@ -32,7 +32,7 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     let unusable = |error: io::Error| failed(&format!("cannot use {}", root.display()), &error);
     let remembered = Remembered::read(root).map_err(unusable)?;
     if remembered.is_none() && !only_made(root) {
-        let text = format!("no cell of `borough dev` in {}", root.display());
+        let text = format!("no dev cell in {}", root.display());
         return Err(Failure::new(Code::NotFound, text));
     }
     // Refused while a `dev` runs there.
