@@ -159,18 +159,19 @@ fn prefixes_hold_exactly_their_keys() {
     assert!(!of_both.contains(&charged(1, 3)) && !of_both.contains(&charged(2, 2)));
 }
 
+fn golden_line(kind: KeyKind, bytes: &[u8]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{:>3} {:<16} {hex}\n", kind.code(), kind.name())
+}
+
 /// One key of each kind. Stores contain these bytes: a difference here changes the stored format.
 #[test]
 fn bytes_are_golden() {
     use super::table::*;
     let (cell, mut lines, name) = (space("alpha"), String::new(), |text: &str| Name::new(text).unwrap());
-    let mut line = |kind: KeyKind, bytes: &[u8]| {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        lines.push_str(&format!("{:>3} {:<16} {hex}\n", kind.code(), kind.name()));
-    };
     macro_rules! golden {
         ($($key:ident { $($field:ident: $value:expr),* };)*) => {$(
-            line($key::KIND, &$key { $($field: $value),* }.encode(&cell));
+            lines.push_str(&golden_line($key::KIND, &$key { $($field: $value),* }.encode(&cell)));
         )*};
     }
     golden! {
