@@ -157,14 +157,8 @@ impl Release<'_> {
             self.state.stands_since_ms = None;
             return wait;
         }
-        let missed = |cell: &CellRelease| {
-            let for_ms = cell.unreachable_ms().filter(|for_ms| *for_ms < RELEASE_SKIP_MS)?;
-            cell.has_tasks.then_some((for_ms, cell.name.clone()))
-        };
-        if let Some((for_ms, cell)) = self.staged.of_stage(stage).filter_map(missed).max() {
-            let left = i64::try_from(RELEASE_SKIP_MS.saturating_sub(for_ms)).unwrap_or(i64::MAX);
-            let due_ms = Some(self.now_ms.saturating_add(left));
-            return ReleaseAction::Wait { reason: ReleaseWait::Unreachable { cell, for_ms }, due_ms };
+        if let Some(wait) = self.away_wait(self.staged.of_stage(stage)) {
+            return wait;
         }
         let goes_on = self.staged.goes_on_after(stage);
         let stands = |cell: &CellRelease| cell.stands(version);
@@ -192,6 +186,18 @@ impl Release<'_> {
         self.stage_end()
     }
 
+    /// The wait for the one of these cells that has been away for longest, and is not passed over yet.
+    fn away_wait<'c>(&self, cells: impl Iterator<Item = &'c CellRelease>) -> Option<ReleaseAction> {
+        let missed = |cell: &CellRelease| {
+            let for_ms = cell.unreachable_ms().filter(|for_ms| *for_ms < RELEASE_SKIP_MS)?;
+            cell.has_tasks.then_some((for_ms, cell.name.clone()))
+        };
+        let (for_ms, cell) = cells.filter_map(missed).max()?;
+        let left = i64::try_from(RELEASE_SKIP_MS.saturating_sub(for_ms)).unwrap_or(i64::MAX);
+        let due_ms = Some(self.now_ms.saturating_add(left));
+        Some(ReleaseAction::Wait { reason: ReleaseWait::Unreachable { cell, for_ms }, due_ms })
+    }
+
     fn stage_end(&mut self) -> ReleaseAction {
         let (stage, version) = (self.state.stage_place(), self.state.version);
         if self.staged.goes_on_after(stage) {
@@ -202,6 +208,13 @@ impl Release<'_> {
         let rolling = |cell: &&CellRelease| cell.is_reachable() && cell.rolls(version);
         let late = self.staged.cells.iter().map(|cell| cell.facts).filter(rolling);
         if let Some(wait) = cells_wait(late) {
+            return wait;
+        }
+        // One that has come back may wait for its turn behind one that went away while it changed.
+        let cells = || self.staged.cells.iter().map(|cell| cell.facts);
+        if cells().any(|cell| cell.lacks(version))
+            && let Some(wait) = self.away_wait(cells().filter(|cell| cell.rolls(version)))
+        {
             return wait;
         }
         self.state.phase = ReleasePhase::Done;
