@@ -15,6 +15,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Longest time of one request.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -79,6 +80,21 @@ impl ProviderHttp {
         }
         serde_json::from_slice(answer.body())
             .map_err(|source| ProviderError::Document { url: url.to_owned(), source })
+    }
+
+    /// Gets the discovery document of an issuer, which must be that issuer's.
+    pub(crate) async fn discovery<T: DeserializeOwned>(
+        &self,
+        source: &KeySource,
+    ) -> Result<T, ProviderError> {
+        let url = source.discovery_url();
+        let found: Value = self.document(&url).await?;
+        let issuer = found.get("issuer").and_then(Value::as_str).unwrap_or_default();
+        if issuer != source.issuer {
+            let (found, wanted) = (issuer.to_owned(), source.issuer.clone());
+            return Err(ProviderError::OtherIssuer { url, found, wanted });
+        }
+        serde_json::from_value(found).map_err(|source| ProviderError::Document { url, source })
     }
 
     /// Sends a request and reads the answer whole, whatever its status. Follows no redirection.

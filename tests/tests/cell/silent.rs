@@ -1,4 +1,4 @@
-//! Nodes whose agents do not answer, before they are lost: who waits for them is told, and nothing new goes there.
+//! Nodes whose agents do not answer, before they are lost: who waits for them hears of it, and nothing new goes there.
 
 use borough_proto::v1::NodeState;
 use borough_shim::process::ProcessId;
@@ -43,7 +43,7 @@ async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
     .await;
     until("the silence", || async { (silent_since(&cell, "alpha-1").await > 0).then_some(()) }).await;
 
-    // Who waits for the node is told, once.
+    // Who waits for the node hears of it, once.
     waiting
         .until_warned(
             "tester/bound: 0/2 healthy, 2 starting; 2 tasks wait for node alpha-1, which does not answer",
@@ -96,7 +96,7 @@ async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
     cell.finish().await;
 }
 
-/// Whoever wants the output of a task on a silent node, or runs a command there, is told of the node instead of waiting
+/// Whoever wants the output of a task on a silent node, or runs a command there, hears of the node instead of waiting
 /// without a word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn logs_and_commands_of_a_task_on_a_silent_node_name_it_and_its_silence() {
@@ -119,7 +119,7 @@ async fn logs_and_commands_of_a_task_on_a_silent_node_name_it_and_its_silence() 
     let all = cell.borough(&["job", "logs", "talker"]).await.ended(5);
     all.warns(silence).warns("error: tester/talker/0: attempt 1 cannot be read further: ");
 
-    // Who follows goes on waiting, and is told once.
+    // Who follows goes on waiting, and hears of it once.
     let follow = Following::start(&cell, "follow", &["task", "logs", "-f", "talker/0"]);
     let follow_all = Following::start(&cell, "follow-all", &["job", "logs", "-f", "talker"]);
     for waits in [&follow, &follow_all] {

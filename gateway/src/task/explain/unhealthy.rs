@@ -1,5 +1,5 @@
-//! Explains tasks that run and are not healthy: their probe has not passed since their start, another process has one
-//! of their ports, or they have failed before and must run for longer.
+//! Explains tasks that run and are not healthy. Their probe has not passed since their start, or another process has
+//! one of their ports. Or they have failed before and must run for longer.
 
 use std::collections::BTreeMap;
 

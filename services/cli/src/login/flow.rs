@@ -32,7 +32,7 @@ const SCOPES_IF_KNOWN: [&str; 3] = ["email", "groups", "offline_access"];
 pub(crate) enum LoginError {
     /// As its own variants say.
     #[error(transparent)]
-    Provider(ProviderError),
+    Provider(#[from] ProviderError),
     /// Correct the permissions of the file or its directory.
     #[error("the files of the login cannot be read or written")]
     File(#[from] std::io::Error),
@@ -131,12 +131,7 @@ impl LoginProvider {
     pub(crate) async fn find(issuer: &str, ca: Option<&Path>) -> Result<Self, LoginError> {
         let http = ProviderHttp::trusting(ca)?;
         let source = KeySource { issuer: issuer.to_owned(), jwks_url: None, ca: None };
-        let url = source.discovery_url();
-        let known: LoginDiscovery = http.document(&url).await?;
-        if known.issuer != issuer {
-            let other = ProviderError::OtherIssuer { url, found: known.issuer, wanted: issuer.to_owned() };
-            return Err(other.into());
-        }
+        let known = http.discovery(&source).await?;
         Ok(Self { http, known })
     }
 

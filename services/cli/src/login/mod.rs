@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) use flow::{LoginCode, LoginError, LoginProvider};
 
 use crate::own_file::{OwnFileLock, own_bytes_write, own_file_lock, own_file_read, own_file_write};
-use crate::provider::ProviderError;
 
 /// A token is renewed this long before it ends, in milliseconds: a command that runs for seconds ends with it.
 const RENEWED_BEFORE_MS: i64 = 60_000;
@@ -108,12 +107,6 @@ impl LoginFile {
         let given = provider.renew(&record.client_id, refresh).await?;
         self.write(&given, record)?;
         Ok(())
-    }
-}
-
-impl From<ProviderError> for LoginError {
-    fn from(error: ProviderError) -> Self {
-        Self::Provider(error)
     }
 }
 

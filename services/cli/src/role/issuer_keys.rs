@@ -129,7 +129,6 @@ impl KeyFollower {
 /// Where a provider says that its keys are.
 #[derive(Deserialize)]
 struct Discovery {
-    issuer: String,
     jwks_uri: String,
 }
 
@@ -143,18 +142,7 @@ async fn keys_fetch(source: &KeySource) -> Result<JwkSet, ProviderError> {
     let provider = ProviderHttp::trusting(source.ca.as_deref())?;
     let address = match &source.jwks_url {
         Some(url) => url.clone(),
-        None => {
-            let url = source.discovery_url();
-            let found: Discovery = provider.document(&url).await?;
-            if found.issuer != source.issuer {
-                return Err(ProviderError::OtherIssuer {
-                    url,
-                    found: found.issuer,
-                    wanted: source.issuer.clone(),
-                });
-            }
-            found.jwks_uri
-        }
+        None => provider.discovery::<Discovery>(source).await?.jwks_uri,
     };
     let published: PublishedKeys = provider.document(&address).await?;
     // A kind of key that is new to this program does not spoil the others.

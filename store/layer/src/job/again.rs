@@ -17,7 +17,7 @@ use crate::quota::{ChargeBasis, QuotaUsed, overflow, quota_charge};
 /// Begins the tasks of a service again that have failed for good: it has another version now. If its quota has no room
 /// for them, they stay as they are. Of a job with more than 1,024 tasks they do too: reading all rows would cost more
 /// than the update.
-pub(crate) async fn failed_revive(
+pub(super) async fn failed_revive(
     tx: &Transaction,
     changes: &mut ChangeSet,
     row: JobRow,

@@ -113,7 +113,7 @@ impl RolloutRules {
         self.reverts && task.state == TaskState::Pending && task.spec_version == 0
     }
 
-    /// Whether a task waits or is judged for what is over: for failures before a person began the rollout again, or for
+    /// Whether a task waits or is judged for what is over. It has failures of before a person began the rollout again, or
     /// those of a version that its next attempt does not have.
     pub(super) fn is_behind(&self, task: &TaskRow, fit: AttemptFit, now_ms: i64) -> bool {
         let is_begun = task.spec_version > 0 && task.state != TaskState::Dead;
