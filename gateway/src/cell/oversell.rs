@@ -94,6 +94,14 @@ impl CellGrants {
     /// Reads them without conflicts.
     pub(crate) async fn read(cell: &CellContext) -> Result<Self, Status> {
         let capacity = capacity_ready(cell).await?;
+        Self::read_against(cell, capacity).await
+    }
+
+    /// As [`Self::read`], for who has visited the nodes already ([`capacity_ready`]).
+    pub(super) async fn read_against(
+        cell: &CellContext,
+        capacity: Option<Resources>,
+    ) -> Result<Self, Status> {
         let (space, now_ms, known) = (&cell.space, cell.clock.wall_ms(), capacity.as_ref());
         let read = cell.db.run("quota_grants", Idempotency::ReadOnly, |tx, _| async move {
             pool_grants(&tx, space, known, now_ms).await

@@ -107,7 +107,8 @@ async fn cell_message(cell: &CellContext) -> Result<v1::Cell, Status> {
     let wanted = schedulers_wanted(&tally, &meta);
     message.warnings = schedulers_unserved(&shards, &wanted, cell.clock.wall_ms());
     message.warnings.extend(reclaim_idle(&meta));
-    message.warnings.extend(CellGrants::read(cell).await?.warnings());
+    let capacity = (message.nodes > 0).then(|| tally.capacity.clone());
+    message.warnings.extend(CellGrants::read_against(cell, capacity).await?.warnings());
     message.schedulers = shards.into_iter().map(scheduler_message).collect();
     message.settings = Some(settings_message(meta));
     Ok(message)
