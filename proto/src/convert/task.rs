@@ -236,6 +236,8 @@ pub fn end_reason_to_message(reason: EndReason) -> v1::EndReason {
 fn start_failure_to_message(failure: StartFailure) -> v1::StartFailure {
     match failure {
         StartFailure::NodeFull => v1::StartFailure::NodeFull,
+        StartFailure::PortInUse => v1::StartFailure::PortInUse,
+        StartFailure::SecretUnusable => v1::StartFailure::SecretUnusable,
     }
 }
 
@@ -243,6 +245,8 @@ fn start_failure_to_message(failure: StartFailure) -> v1::StartFailure {
 fn start_failure_from_message(failure: i32) -> Option<StartFailure> {
     match v1::StartFailure::try_from(failure) {
         Ok(v1::StartFailure::NodeFull) => Some(StartFailure::NodeFull),
+        Ok(v1::StartFailure::PortInUse) => Some(StartFailure::PortInUse),
+        Ok(v1::StartFailure::SecretUnusable) => Some(StartFailure::SecretUnusable),
         Ok(v1::StartFailure::Unspecified) | Err(_) => None,
     }
 }

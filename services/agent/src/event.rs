@@ -5,6 +5,7 @@ use std::io;
 
 use borough_proto::v1;
 use borough_shim::cgroup::{CgroupUsage, Leaf};
+use borough_shim::record::StartCause;
 use borough_shim::spec::StopOrder;
 
 use crate::attempt::AttemptId;
@@ -54,13 +55,13 @@ pub(crate) struct ProbedHealth {
 pub struct StartRefused {
     /// For people.
     pub reason: String,
-    /// Unspecified: as far as the agent knows, it is the task's own fault.
-    pub failure: v1::StartFailure,
+    /// `None`: as far as the agent knows, its job file is at fault.
+    pub cause: Option<StartCause>,
 }
 
 impl From<String> for StartRefused {
     fn from(reason: String) -> Self {
-        Self { reason, failure: v1::StartFailure::Unspecified }
+        Self { reason, cause: None }
     }
 }
 

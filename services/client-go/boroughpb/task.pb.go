@@ -348,13 +348,17 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_borough_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
-// What kept an attempt from its start, if it is not the task's own fault.
+// What kept an attempt from its start, where it is more than its job file.
 type StartFailure int32
 
 const (
 	StartFailure_START_FAILURE_UNSPECIFIED StartFailure = 0
-	// The disk of its node was full.
+	// The disk of its node was full. It is no failure of the task.
 	StartFailure_START_FAILURE_NODE_FULL StartFailure = 1
+	// Another process has one of its ports.
+	StartFailure_START_FAILURE_PORT_IN_USE StartFailure = 2
+	// Its node lacks one of its secrets, or cannot give it to the task.
+	StartFailure_START_FAILURE_SECRET_UNUSABLE StartFailure = 3
 )
 
 // Enum value maps for StartFailure.
@@ -362,10 +366,14 @@ var (
 	StartFailure_name = map[int32]string{
 		0: "START_FAILURE_UNSPECIFIED",
 		1: "START_FAILURE_NODE_FULL",
+		2: "START_FAILURE_PORT_IN_USE",
+		3: "START_FAILURE_SECRET_UNUSABLE",
 	}
 	StartFailure_value = map[string]int32{
-		"START_FAILURE_UNSPECIFIED": 0,
-		"START_FAILURE_NODE_FULL":   1,
+		"START_FAILURE_UNSPECIFIED":     0,
+		"START_FAILURE_NODE_FULL":       1,
+		"START_FAILURE_PORT_IN_USE":     2,
+		"START_FAILURE_SECRET_UNUSABLE": 3,
 	}
 )
 
@@ -3633,10 +3641,12 @@ const file_borough_v1_task_proto_rawDesc = "" +
 	"\x17END_REASON_START_FAILED\x10\x04\x12\x16\n" +
 	"\x12END_REASON_STOPPED\x10\x05\x12\x18\n" +
 	"\x14END_REASON_NODE_LOST\x10\x06\x12\x1c\n" +
-	"\x18END_REASON_NODE_REBOOTED\x10\a*J\n" +
+	"\x18END_REASON_NODE_REBOOTED\x10\a*\x8c\x01\n" +
 	"\fStartFailure\x12\x1d\n" +
 	"\x19START_FAILURE_UNSPECIFIED\x10\x00\x12\x1b\n" +
-	"\x17START_FAILURE_NODE_FULL\x10\x012\x93\x04\n" +
+	"\x17START_FAILURE_NODE_FULL\x10\x01\x12\x1d\n" +
+	"\x19START_FAILURE_PORT_IN_USE\x10\x02\x12!\n" +
+	"\x1dSTART_FAILURE_SECRET_UNUSABLE\x10\x032\x93\x04\n" +
 	"\vTaskService\x12H\n" +
 	"\tListTasks\x12\x1c.borough.v1.ListTasksRequest\x1a\x1d.borough.v1.ListTasksResponse\x12N\n" +
 	"\vExplainTask\x12\x1e.borough.v1.ExplainTaskRequest\x1a\x1f.borough.v1.ExplainTaskResponse\x12G\n" +

@@ -76,6 +76,18 @@ pub struct HelperExitRecord {
     pub at_ms: i64,
 }
 
+/// What kept an attempt from its start, where programs act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartCause {
+    NodeFull,
+    PortInUse,
+    SecretUnusable,
+    /// A newer version wrote it.
+    #[serde(other)]
+    Unknown,
+}
+
 /// How a task's own process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -86,8 +98,8 @@ pub struct ExitRecord {
     pub signal: Option<i32>,
     /// Why it never started, if it did not.
     pub start_error: Option<String>,
-    /// Whether it never started because the disk of its node was full.
-    pub node_full: bool,
+    /// What kept it from its start, where programs act on it.
+    pub start_cause: Option<StartCause>,
     /// Processes of the task that the kernel killed for lack of memory.
     pub oom_kills: u64,
     /// Whether the shim had signalled it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::TaskState;
 use borough_model::job::helper_of_failure;
-use borough_model::task::{EndReason, Exit, TaskRow};
+use borough_model::task::{EndReason, Exit, StartFailure, TaskRow};
 use borough_proto::convert::exit_to_message;
 use borough_proto::signal::signal_name;
 use borough_proto::v1;
@@ -168,27 +168,30 @@ impl FailingGroup {
 
 /// What shows more. An attempt that never started has written nothing.
 fn commands(task: &str, exit: &Exit) -> String {
-    if exit.is_of_full_node() {
-        return "free space on the disk of that node; the task begins again by itself".to_owned();
+    if exit.reason != EndReason::StartFailed {
+        return format!("what it wrote: borough task logs {task} --previous");
     }
-    if exit.reason == EndReason::StartFailed {
-        if let Some(helper) = helper_of_failure(&exit.message) {
-            return format!("what it wrote: borough task logs {task} --previous --helper {helper}");
+    let what = match exit.start_failure {
+        Some(StartFailure::NodeFull) => {
+            "free space on the disk of that node; the task begins again by itself"
         }
         // Its agent names the process.
-        if exit.message.starts_with("its port ") && exit.message.contains(" is in use: ") {
-            return "end that process, and the next attempt has the port; or change the port: borough job run FILE"
-                .to_owned();
+        Some(StartFailure::PortInUse) => {
+            "end that process, and the next attempt has the port; or change the port: borough job run FILE"
         }
         // The file of the job may be right, and only its node lacks the secret.
-        if exit.message.starts_with("its secret ") {
-            return "once the node has it, the task starts by itself after the back-off; to change the place: borough \
-                    job run FILE"
-                .to_owned();
+        Some(StartFailure::SecretUnusable) => {
+            "once the node has it, the task starts by itself after the back-off; to change the place: borough job \
+             run FILE"
         }
-        return "correct the job file, then: borough job run FILE".to_owned();
-    }
-    format!("what it wrote: borough task logs {task} --previous")
+        None => match helper_of_failure(&exit.message) {
+            Some(helper) => {
+                return format!("what it wrote: borough task logs {task} --previous --helper {helper}");
+            }
+            None => "correct the job file, then: borough job run FILE",
+        },
+    };
+    what.to_owned()
 }
 
 /// What the present attempt of a task does; empty without one.
@@ -330,11 +333,13 @@ mod tests {
         let failed = Exit { reason: EndReason::StartFailed, code: None, message, ..exit(0, 1_000) };
         let message =
             "its port http (8080) is in use: process 4711 (nginx) listens on 0.0.0.0:8080".to_owned();
-        let hint = commands("ann/web/0", &Exit { message, ..failed.clone() });
+        let start_failure = Some(StartFailure::PortInUse);
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() });
         assert!(hint.starts_with("end that process, and the next attempt has the port; or "), "{hint}");
         let message =
             "its secret A (db/x) is not on this node: its operator writes it to /s/ann/db/x".to_owned();
-        let hint = commands("ann/web/0", &Exit { message, ..failed.clone() });
+        let start_failure = Some(StartFailure::SecretUnusable);
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() });
         assert!(hint.starts_with("once the node has it, the task starts by itself"), "{hint}");
         added(&mut tasks, 0, 2, 9_000, &failed);
         let [one] = tasks.explained().try_into().unwrap();

@@ -4,7 +4,7 @@ use borough_model::task::StopReason;
 use borough_proto::bounds::text_cut;
 use borough_proto::v1;
 use borough_proto::v1::EndReason;
-use borough_shim::record::ExitRecord;
+use borough_shim::record::{ExitRecord, StartCause};
 
 use super::state::AttemptState;
 use crate::attempt::AttemptId;
@@ -48,10 +48,11 @@ pub(super) fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Opt
 }
 
 fn start_failure_of(record: &ExitRecord) -> v1::StartFailure {
-    if record.start_error.is_some() && record.node_full {
-        v1::StartFailure::NodeFull
-    } else {
-        v1::StartFailure::Unspecified
+    match record.start_cause.filter(|_| record.start_error.is_some()) {
+        Some(StartCause::NodeFull) => v1::StartFailure::NodeFull,
+        Some(StartCause::PortInUse) => v1::StartFailure::PortInUse,
+        Some(StartCause::SecretUnusable) => v1::StartFailure::SecretUnusable,
+        Some(StartCause::Unknown) | None => v1::StartFailure::Unspecified,
     }
 }
 
@@ -109,8 +110,10 @@ mod tests {
     fn a_failed_start_shows_its_reason_and_not_the_helpers_exit() {
         let record =
             ExitRecord { code: Some(0), start_error: Some("no".to_owned()), ..ExitRecord::default() };
-        let full = ExitRecord { node_full: true, ..record.clone() };
+        let full = ExitRecord { start_cause: Some(StartCause::NodeFull), ..record.clone() };
         assert_eq!(reason(full).1.start_failure(), v1::StartFailure::NodeFull);
+        let newer = ExitRecord { start_cause: Some(StartCause::Unknown), ..record.clone() };
+        assert_eq!(reason(newer).1.start_failure(), v1::StartFailure::Unspecified);
         let (reason, exit) = reason(record);
         assert_eq!((reason, exit.code, exit.message.as_str()), (EndReason::StartFailed, None, "no"));
         assert_eq!(exit.start_failure(), v1::StartFailure::Unspecified);

@@ -94,9 +94,9 @@ pub(super) fn attempt_end(agent: &mut Agent, id: &AttemptId, refused: Option<Sta
     let Some(attempt) = agent.state.attempts.get_mut(id) else { return };
     let stopped = refused.is_none();
     let message = if stopped { "stopped before it was started here".to_owned() } else { String::new() };
-    let node_full = refused.as_ref().is_some_and(|refused| refused.failure == v1::StartFailure::NodeFull);
+    let start_cause = refused.as_ref().and_then(|refused| refused.cause);
     let start_error = refused.map(|refused| refused.reason);
-    let exit = ExitRecord { start_error, node_full, stopped, message, at_ms, ..ExitRecord::default() };
+    let exit = ExitRecord { start_error, start_cause, stopped, message, at_ms, ..ExitRecord::default() };
     attempt.record.boot_id = boot_id;
     attempt.shim = ShimState::Gone;
     // A record that cannot be written is kept in memory until this agent ends, and is reported before that.

@@ -12,6 +12,7 @@ use borough_model::job::identity_file_name;
 use borough_proto::v1;
 use borough_shim::file::{json_read, own_open};
 use borough_shim::process::ProcessId;
+use borough_shim::record::StartCause;
 use borough_shim::spec::{SPEC_FILE, Spec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::process::{Child, Command};
@@ -119,19 +120,21 @@ impl Starter {
         id: &AttemptId,
         assignment: &v1::Assignment,
         placed: PlacedTask<'_>,
-    ) -> Result<PreparedAttempt, String> {
+    ) -> Result<PreparedAttempt, StartRefused> {
         let mut spec = shim_spec(id, assignment, &self.context, placed)?;
         let Some(task) = assignment.spec.as_ref().filter(|task| !task.secrets.is_empty()) else {
             return Ok(PreparedAttempt { spec, files: Vec::new() });
         };
         let directory = self.context.secrets.as_deref();
-        let directory =
-            directory.ok_or("it has secrets, and its node has none: its agent has no --secrets-dir")?;
+        let unusable = |reason| StartRefused { reason, cause: Some(StartCause::SecretUnusable) };
+        let without =
+            || unusable("it has secrets, and its node has none: its agent has no --secrets-dir".to_owned());
+        let directory = directory.ok_or_else(without)?;
         let read = |place: &str| {
             secret_read(directory, &assignment.user, place)
                 .map_err(|error| error.described(directory, &assignment.user, place))
         };
-        let secrets = secrets_resolve(task, &self.context.node, read)?;
+        let secrets = secrets_resolve(task, &self.context.node, read).map_err(unusable)?;
         secrets_add(&mut spec, &secrets);
         Ok(PreparedAttempt { spec, files: secrets.files })
     }
@@ -171,13 +174,14 @@ impl Starter {
 
 /// Refuses a task if another process has one of its ports: the task would crash again and again, or others would answer
 /// for it.
-fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), String> {
+fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), StartRefused> {
     for port in &assignment.ports {
         let Ok(number) = u16::try_from(port.number) else { continue };
         // A listener that the kernel does not show prevents no start.
         let Ok(Some(other)) = in_the_way(host, number) else { continue };
         let (name, address, holder) = (&port.name, other.address, holder(other.inode));
-        return Err(format!("its port {name} ({number}) is in use: {holder} listens on {address}"));
+        let reason = format!("its port {name} ({number}) is in use: {holder} listens on {address}");
+        return Err(StartRefused { reason, cause: Some(StartCause::PortInUse) });
     }
     Ok(())
 }
@@ -206,7 +210,7 @@ fn node_refused(what: &str, error: &io::Error) -> StartRefused {
     match error.kind() {
         io::ErrorKind::StorageFull => StartRefused {
             reason: format!("the disk of its node is full: {what}"),
-            failure: v1::StartFailure::NodeFull,
+            cause: Some(StartCause::NodeFull),
         },
         _ => format!("{what}: {error}").into(),
     }

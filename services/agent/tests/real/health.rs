@@ -156,4 +156,5 @@ async fn a_task_whose_port_another_process_has_is_not_started() {
     assert_eq!(exit.reason(), v1::EndReason::StartFailed);
     let expected = format!("its port main ({port}) is in use: process {} (", std::process::id());
     assert!(exit.message.contains(&expected), "{exit:?}");
+    assert_eq!(exit.start_failure(), v1::StartFailure::PortInUse, "{exit:?}");
 }

@@ -395,7 +395,7 @@ impl Shim {
             code: status.exit_status(),
             signal: status.terminating_signal(),
             start_error,
-            node_full: false,
+            start_cause: None,
             oom_kills,
             stopped: self.termination.terminated,
             message,

@@ -373,14 +373,20 @@ pub struct Exit {
     pub start_failure: Option<StartFailure>,
 }
 
-/// What kept an attempt from its start, if it is not the task's own fault.
+/// What kept an attempt from its start, where it is more than its job file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum StartFailure {
-    /// The disk of its node was full.
+    /// The disk of its node was full. It is no failure of the task.
     #[n(0)]
     NodeFull,
+    /// Another process has one of its ports.
+    #[n(1)]
+    PortInUse,
+    /// Its node lacks one of its secrets, or cannot give it to the task.
+    #[n(2)]
+    SecretUnusable,
 }
 
 /// Why an attempt ended.

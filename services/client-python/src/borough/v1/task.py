@@ -114,11 +114,15 @@ class EndReason(OpenEnum):
 
 
 class StartFailure(OpenEnum):
-    """What kept an attempt from its start, if it is not the task's own fault."""
+    """What kept an attempt from its start, where it is more than its job file."""
 
     UNSPECIFIED = 0
     NODE_FULL = 1
-    """The disk of its node was full."""
+    """The disk of its node was full. It is no failure of the task."""
+    PORT_IN_USE = 2
+    """Another process has one of its ports."""
+    SECRET_UNUSABLE = 3
+    """Its node lacks one of its secrets, or cannot give it to the task."""
 
 
 class HelperState(OpenEnum):

@@ -66,6 +66,8 @@ class StartFailure(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     START_FAILURE_UNSPECIFIED: _ClassVar[StartFailure]
     START_FAILURE_NODE_FULL: _ClassVar[StartFailure]
+    START_FAILURE_PORT_IN_USE: _ClassVar[StartFailure]
+    START_FAILURE_SECRET_UNUSABLE: _ClassVar[StartFailure]
 
 TASK_STATE_UNSPECIFIED: TaskState
 TASK_STATE_PENDING: TaskState
@@ -108,6 +110,8 @@ END_REASON_NODE_LOST: EndReason
 END_REASON_NODE_REBOOTED: EndReason
 START_FAILURE_UNSPECIFIED: StartFailure
 START_FAILURE_NODE_FULL: StartFailure
+START_FAILURE_PORT_IN_USE: StartFailure
+START_FAILURE_SECRET_UNUSABLE: StartFailure
 
 class Port(_message.Message):
     __slots__ = ("name", "number")
