@@ -10,6 +10,7 @@ use borough_model::resource::{Resources, resources_add, resources_less, shortfal
 use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskRow, TaskState};
 use borough_proto::v1;
 use borough_proto::v1::planned_need::Need;
+use borough_scheduler_core::DryRunTask;
 use borough_store::mirror::MirrorState;
 
 /// The attempts that a rollout would change in place.
@@ -37,6 +38,32 @@ impl PlannedInPlace {
             Some(why) => drop(self.refused.insert(task.id.index, why)),
         }
         !self.refused.contains_key(&task.id.index)
+    }
+
+    /// Looks again at what would be resized, once the new tasks of the plan have their nodes: they are placed at once,
+    /// and a rollout resizes step by step. Returns the attempts that are replaced instead.
+    pub(super) fn crowd(
+        &mut self,
+        state: &MirrorState,
+        job: JobId,
+        spec: &JobSpec,
+        placements: &[DryRunTask],
+    ) -> Vec<TaskRow> {
+        self.taken.clear();
+        // The tasks of an alloc take nothing of its node.
+        for placement in placements.iter().filter(|placement| !placement.again && placement.alloc.is_none()) {
+            let taken = self.taken.entry(placement.node).or_default();
+            *taken =
+                resources_add(taken, &spec.resources_for(placement.index)).unwrap_or_else(|_| taken.clone());
+        }
+        let mut replaced = Vec::new();
+        for index in std::mem::take(&mut self.resized) {
+            let Some(task) = state.tasks().get(&TaskId { job, index }).cloned() else { continue };
+            if !self.resize(state, &task, spec) {
+                replaced.push((*task).clone());
+            }
+        }
+        replaced
     }
 
     fn refusal(&mut self, state: &MirrorState, task: &TaskRow, spec: &JobSpec) -> Option<String> {

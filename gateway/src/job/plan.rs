@@ -91,7 +91,7 @@ fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
 /// Plans `spec` without submitting it.
 pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
     cell.state(|state| alloc_checked(state, spec))?.map_err(|error| status_from_validation(&[error]))?;
-    let (mut response, rollout) = cell.state(|state| plan_changes(state, spec))?;
+    let (mut response, mut rollout) = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
         response.refusal = submission_refusal(cell, spec).await?.unwrap_or_default();
     }
@@ -101,28 +101,49 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
             Some(state.spec_of(live)?.in_force(live))
         })?;
         let job = cell.state(|state| Some(state.job_by_name(&spec.user, &spec.name)?.id))?;
-        let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
-        let PlannedRollout { mut attempts, rules, .. } = rollout;
         let mut daemon = None;
         if spec.kind == JobKind::Daemon {
-            let planned = cell.state(|state| nodes_planned(state, &spec))?;
-            attempts.rows.retain(|row| !planned.withdrawn.contains(&row.id.index));
-            attempts.revived.clone_from(&planned.rows);
+            let planned = cell.state(|state| nodes_planned(state, spec))?;
+            rollout.attempts.rows.retain(|row| !planned.withdrawn.contains(&row.id.index));
+            rollout.attempts.revived.clone_from(&planned.rows);
             daemon = Some(planned);
         }
-        let dry =
-            cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
-        dry_add(&mut response, dry.await?);
+        let mut dry = dry_run_of(cell, spec, before.as_ref(), &rollout.attempts).await?;
+        if let Some(job) = job {
+            let crowded = cell.state(|state| rollout.in_place.crowd(state, job, spec, &dry.placements))?;
+            if !crowded.is_empty() {
+                rollout.attempts.rows.extend(crowded);
+                cell.state(|state| {
+                    state.jobs().get(&job).map(|row| needs_add(&mut response, state, row, spec, &rollout))
+                })?;
+                dry = dry_run_of(cell, spec, before.as_ref(), &rollout.attempts).await?;
+            }
+        }
+        dry_add(&mut response, dry);
         if let Some(job) = job {
             cell.state(|state| nodes_before(&mut response, state, job))?;
         }
         if let Some(planned) = daemon {
             planned.add_to(&mut response);
         }
-        let warning = rules.and_then(|rules| rollout_warning(&response, &rules));
+        let warning = rollout.rules.and_then(|rules| rollout_warning(&response, &rules));
         response.warnings.extend(warning);
     }
     Ok(response)
+}
+
+/// What a submission would do, by the tables of the scheduler.
+async fn dry_run_of(
+    cell: &CellContext,
+    spec: &JobSpec,
+    before: Option<&JobSpec>,
+    attempts: &ReplacedAttempts,
+) -> Result<DryRun, Status> {
+    let (spec, before, attempts) = (spec.clone(), before.cloned(), attempts.clone());
+    let now_ms = cell.clock.wall_ms();
+    let shown =
+        cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
+    Ok(shown.await?)
 }
 
 /// The rollout that a submission would begin.
@@ -243,15 +264,25 @@ fn rollout_add(
     spec: &JobSpec,
 ) -> PlannedRollout {
     let rollout = rollout_planned(state, row, spec);
-    let replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
-    response.needs = planned_needs(state, row, spec, &rollout.in_place, &replaced);
-    response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
-    response.replaced.sort_unstable();
+    needs_add(response, state, row, spec, &rollout);
     response.unavailable_max = rollout.unavailable_max;
     response.surge = rollout.surge;
     response.canaries = rollout.canaries;
     response.warnings.extend(skipped_warning(rollout.skipped));
     rollout
+}
+
+/// Adds what each task needs.
+fn needs_add(
+    response: &mut v1::PlanJobResponse,
+    state: &MirrorState,
+    row: &JobRow,
+    spec: &JobSpec,
+    rollout: &PlannedRollout,
+) {
+    let replaced: BTreeSet<u32> = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
+    response.needs = planned_needs(state, row, spec, &rollout.in_place, &replaced);
+    response.replaced = replaced.into_iter().collect();
 }
 
 /// That a submission of the spec in force begins its rollout again.

@@ -253,6 +253,36 @@ async fn what_has_no_room_on_its_node_is_moved_and_the_plan_says_so() {
     cell.finish().await;
 }
 
+/// New tasks get their nodes at once, and a rollout resizes step by step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_plan_gives_room_to_new_tasks_before_it_gives_it_to_resizes() {
+    let cell = TestCell::start(options!().nodes(2).agent_arguments(&["--memory=200MiB"])).await;
+    let tasks = |count: u32, memory| {
+        web(SLEEPS, "10m", memory, UPDATE).replace("count: 2", &format!("count: {count}"))
+    };
+    cell.borough(&["node", "cordon", "alpha-2"]).await.ended(0);
+    cell.run("web.yaml", &tasks(1, "64MiB")).await;
+    cell.borough(&["node", "uncordon", "alpha-2"]).await.ended(0);
+    cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
+    cell.run("web.yaml", &tasks(2, "64MiB")).await;
+    cell.borough(&["node", "uncordon", "alpha-1"]).await.ended(0);
+    healthy(&cell).await;
+    let file = cell.file("web.yaml", &tasks(4, "128MiB"));
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    let plan = plan
+        .prints("place task 2 on alpha-")
+        .prints("place task 3 on alpha-")
+        .prints("replace task 0: task.resources.memory; its node alpha-1 has no room to resize it in place: memory: 64MiB")
+        .prints("replace task 1: task.resources.memory; its node alpha-2 has no room to resize it in place: memory: 64MiB")
+        .prints("the rollout stops there: task 0 gets no node for the new version");
+    assert!(!plan.stdout.contains("resize task"), "{}", plan.stdout);
+    // Without new tasks both have room.
+    let file = cell.file("web.yaml", &tasks(2, "128MiB"));
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    plan.prints("resize tasks 0-1 in place, which keeps their processes: task.resources.memory");
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_job_refuses_resizes_or_asks_for_a_signal() {
     let cell = TestCell::start(options!().nodes(1)).await;
