@@ -32,6 +32,8 @@ const LOG_LINES: usize = 60;
 pub struct TestCell {
     options: Options,
     ports: PortSlot,
+    /// Whose ports its tasks get instead.
+    task_ports: Option<PortSlot>,
     dev: Option<Child>,
     guard: Option<ProcessGuard>,
     /// For the control process, which records itself first. Not on a disk that a test may fill.
@@ -91,6 +93,7 @@ impl TestCell {
             tasks,
             options,
             ports,
+            task_ports: None,
             dev: None,
             guard: Some(guard),
             control_guard,
@@ -201,7 +204,7 @@ impl TestCell {
             .args(["--port", &self.ports.grpc().to_string(), "--http-port", &self.ports.http().to_string()])
             .args(["--dns-port", &self.ports.dns().to_string(), "--xds-port", &self.ports.xds().to_string()])
             .args(["--names-port", &self.ports.names().to_string()])
-            .args(["--task-ports", &self.ports.tasks()])
+            .args(["--task-ports", &self.task_ports.as_ref().unwrap_or(&self.ports).tasks()])
             .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
             .args(["--scheduler", &options.served.join(",")])
             .args(["--cells", &options.cells.join(",")])
@@ -224,6 +227,11 @@ impl TestCell {
     /// From its next start on, `dev` runs this many nodes.
     pub fn nodes_set(&mut self, nodes: u32) {
         self.options.nodes = nodes;
+    }
+
+    /// From its next start on, tasks get other ports: FIRST-LAST.
+    pub fn task_ports_change(&mut self) -> String {
+        self.task_ports.insert(PortSlot::take()).tasks()
     }
 
     /// The log of the control process.

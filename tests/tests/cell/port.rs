@@ -81,3 +81,27 @@ async fn a_task_that_crashes_again_and_again_is_never_healthy() {
     cell.borough(&["job", "stop", "loops"]).await.ended(0);
     cell.finish().await;
 }
+
+/// Workers place the tasks of an earlier start before the agents are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tasks_that_come_back_get_the_ports_of_the_later_start() {
+    let mut cell = TestCell::start(options!().nodes(2)).await;
+    let task =
+        "task: {command: [sleep, '600'], resources: {cpu: 10m, memory: 16MiB}, ports: [http], grace: 300ms}";
+    cell.run("web.yaml", &format!("name: web\ncount: 4\n{task}\n")).await;
+    let port = |task: &Task| task.ports.first().map(|port| port.number);
+    cell.tasks_until("web", "ports", |tasks| {
+        tasks.iter().all(|task| is_running(task) && port(task).is_some())
+    })
+    .await;
+    assert!(cell.control_stop().await.success());
+    let range = cell.task_ports_change();
+    let (first, last) = range.split_once('-').unwrap();
+    let range = first.parse::<u32>().unwrap()..=last.parse().unwrap();
+    cell.control_start().await;
+    let back = |task: &Task| is_running(task) && task.incarnation == 2;
+    let tasks = cell.tasks_until("web", "the tasks again", |tasks| tasks.iter().all(back)).await;
+    let ports: Vec<_> = tasks.iter().filter_map(port).collect();
+    assert!(ports.len() == 4 && ports.iter().all(|port| range.contains(port)), "{range:?} {ports:?}");
+    cell.finish().await;
+}

@@ -53,6 +53,8 @@ pub enum NodeEvent {
         /// Attempts that it runs, that are over in the store, and that it was ordered to stop.
         stale_attempts: u32,
     },
+    /// Its agent is about to start with this range of TCP ports, and registers it later.
+    PortsSet { first: u16, last: u16 },
     /// It was silent for longer than its tolerance.
     DeclaredLost,
     /// An operator cordons it.
@@ -125,6 +127,7 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
         NodeEvent::Reported { lost_tasks, stale_attempts } => {
             next.state = reported(row.state, *lost_tasks, *stale_attempts);
         }
+        NodeEvent::PortsSet { first, last } => (next.port_first, next.port_last) = (*first, *last),
         NodeEvent::DeclaredLost => next.state = NodeState::Lost,
         NodeEvent::Cordon => next.schedulable = false,
         NodeEvent::Uncordon => {

@@ -202,6 +202,9 @@ fn operators_close_and_open_a_node_and_repeats_change_nothing() {
     assert_eq!(node_open(&draining), Err(NodeClosed::Draining));
     assert_eq!(node_open(&step(&draining, NodeEvent::Uncordon).row), Ok(()));
     assert!(!step(&row, NodeEvent::Registered(Box::new(facts()))).changed);
+    let ports = step(&row, NodeEvent::PortsSet { first: 7_000, last: 7_099 });
+    assert_eq!((ports.row.port_first, ports.row.port_last, ports.changed), (7_000, 7_099, true));
+    assert!(!step(&ports.row, NodeEvent::PortsSet { first: 7_000, last: 7_099 }).changed);
     let rebooted = NodeFacts { boot_id: "boot-2".to_owned(), ..facts() };
     let transition = step(&row, NodeEvent::Registered(Box::new(rebooted)));
     assert!(transition.changed && transition.rebooted && transition.row.state == NodeState::Ready);

@@ -6,6 +6,7 @@ mod closed;
 mod judge;
 mod layout;
 mod nodes;
+mod ports;
 mod remove;
 mod stop;
 mod views;
@@ -36,6 +37,7 @@ use self::layout::{DAMAGED, Layout, Remembered, ephemeral_create, ephemeral_crea
 use self::nodes::{
     AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
 };
+use self::ports::node_ports_set;
 use self::stop::Shutdown;
 use self::views::{DevNames, names_ports_check};
 use super::control::{Control, ControlConfig, FederationRole, Roles, ToleranceScope};
@@ -181,6 +183,8 @@ impl DevCell<'_> {
         let guard = self.guard_early()?;
         let mut signals = RoleSignals::catch().with_hang_up();
         let open_files = OpenFiles::raise();
+        let db = Database::new(store.engine());
+        node_ports_set(&db, layout, &plan, clock, rng).await;
         let mut control = self.control_start(open_files).await?;
         let http = control.http;
         let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
@@ -201,7 +205,6 @@ impl DevCell<'_> {
         if let Some(text) = moved_text(plan.iter().filter(|node| stranded.contains(&node.name)).count()) {
             printer.remark(&text);
         }
-        let db = Database::new(store.engine());
         let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await.into_iter();
         let absent: Vec<_> = absent.map(|node| node.ended(&stranded)).collect();
         let closed = closed_cells(&db, &arguments.cells).await;
@@ -369,7 +372,7 @@ impl DevCell<'_> {
         let member = arguments.cells.first().map_or("CELL", Name::as_str);
         let home = arguments.federation.as_ref().map(|home| {
             format!(
-                "\n  federation {home}; it has the cells that join it: borough {of}cell join {member} --at {grpc}, then \
+                "\n  federation its home is {home}, and it has the cells that join it: borough {of}cell join {member} --at {grpc}, then \
                  borough {of}cell members"
             )
         });
