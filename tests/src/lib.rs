@@ -36,7 +36,7 @@ pub use slot::PortSlot;
 pub use store::{TestStore, is_fdb};
 pub use task::{is_healthy, is_running, is_up};
 pub use terminal::answered;
-pub use wait::{DEADLINE, now, until};
+pub use wait::{DEADLINE, now, until, until_or};
 pub use window::{TerminalProgram, TerminalSize, TestTerminal};
 
 /// Names the directory in which a cell under test records itself.

@@ -23,12 +23,21 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Option<T>>,
 {
+    until_or(|| what.to_owned(), look).await
+}
+
+/// The same; `what` also says what there is instead.
+pub async fn until_or<T, F, Fut>(what: impl Fn() -> String, look: F) -> T
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
     let begun = now();
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(now().saturating_sub(begun) < DEADLINE, "not within {DEADLINE:?}: {what}");
+        assert!(now().saturating_sub(begun) < DEADLINE, "not within {DEADLINE:?}: {}", what());
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -265,8 +265,11 @@ fn need_of(action: &str) -> Result<ActionNeed, Status> {
     let method = METHODS.iter().find(|rule| rule.name() == action || rule.method == action);
     method.map(|rule| rule.need).ok_or_else(|| {
         let rights = Right::ALL.map(Right::name).join(", ");
-        let meant = action_meant(action).map(|name| format!(", did you mean {name:?}?")).unwrap_or_default();
-        let accepted = format!("a right ({rights}) or a method of the API, such as StopJob{meant}");
+        let accepted = format!("a right ({rights}) or a method of the API, such as StopJob");
+        let accepted = match action_meant(action) {
+            Some(name) => format!("{action:?}, did you mean {name:?}?; accepted: {accepted}"),
+            None => accepted,
+        };
         status_from_field(&FieldRefused::new("action", action, accepted))
     })
 }

@@ -227,7 +227,10 @@ impl JobService for JobServer {
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(cell, &spec).await?;
         let scheduler = spec.scheduler.as_ref();
-        response.warnings.extend(cell.state(|state| after_warnings(state, &spec))?);
+        // The tasks that wait for another job say so themselves.
+        if response.unplaced.is_empty() {
+            response.warnings.extend(cell.state(|state| after_warnings(state, &spec))?);
+        }
         response.warnings.extend(warnings_of(cell, scheduler).await);
         response.scheduler = scheduler.map_or(SCHEDULER_DEFAULT, Name::as_str).to_owned();
         Ok(Response::new(response))

@@ -35,6 +35,7 @@ const WATCH_PATIENCE: Duration = Duration::from_secs(60);
 /// A client for the options. Does not connect yet.
 pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     let settings = settings(global)?;
+    cell_check(global, &settings.cell)?;
     let user = caller(global)?;
     let mut config = ClientConfig::new(settings.gateways, user, settings.cell);
     if let Some(NamedToken { token, source }) = settings.token {
@@ -44,6 +45,18 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     config.watch_patience = Some(WATCH_PATIENCE);
     let rng = SystemRng::shared();
     Ok(Client::new(config, rng)?)
+}
+
+/// Refuses a text that no cell has as its name, in the words of the option that has it.
+fn cell_check(global: &Global, cell: &str) -> Result<(), Failure> {
+    let Some(error) = Name::new(cell).err().filter(|_| !cell.is_empty()) else { return Ok(()) };
+    let source = match global.sources.cell {
+        OptionSource::Line => "--cell",
+        OptionSource::Environment => "BOROUGH_CELL",
+        OptionSource::File => "the cell of the context",
+    };
+    Err(Failure::new(Code::Usage, format!("{source}: the name {cell:?} {error}"))
+        .with_hint("borough cell list"))
 }
 
 /// A client of a gateway that is not the caller's. It sends no token.

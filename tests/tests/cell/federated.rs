@@ -420,12 +420,14 @@ async fn a_federated_job_that_cannot_be_is_refused_whole() {
     run(&web(2, "a", "{split: best}")).await.ended(2).warns("federation.split");
     let patch = "{overrides: {beta: {task: {resources: {cpu: -1}}}}}";
     run(&web(2, "a", patch)).await.ended(2).warns("federation.overrides").warns("beta");
-    // No cell is a member: the job is admitted, waits, and says why.
+    // No cell is a member: the job is admitted, and nobody waits for what only an operator can change.
     let file = home.file("web.yaml", &web(2, "a", "{}"));
-    home.borough(&["federation", "job", "run", &file, "--timeout", "3s"])
-        .await
-        .ended(1)
-        .warns("2 without a cell");
+    let ran = home.borough(&["federation", "job", "run", &file, "--timeout", "10m"]).await.ended(1);
+    ran.prints("2 without a cell").warns("the federation has no cells").warns("borough cell join CELL --at");
+    // Who takes it for a job of the cell learns where it is.
+    let ran = home.borough(&["job", "scale", "web", "3"]).await.ended(3);
+    ran.warns("it is a federated job, with tasks in no cell")
+        .warns("borough federation job status tester/web");
     home.finish().await;
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use borough_tests::{DEADLINE, TestCell, is_running, options, until};
+use borough_tests::{DEADLINE, TestCell, is_running, options, until, until_or};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -62,6 +62,12 @@ pub(crate) struct Following {
     err: PathBuf,
 }
 
+/// Waits for a text in a file that grows.
+async fn until_in(path: &Path, text: &str) {
+    let what = || format!("{text:?} in {}; it has\n{}", path.display(), Following::text(path));
+    until_or(what, || async { Following::text(path).contains(text).then_some(()) }).await;
+}
+
 impl Following {
     pub(crate) fn start(cell: &TestCell, name: &str, arguments: &[&str]) -> Self {
         let file = |of: &str| PathBuf::from(cell.file(&format!("{name}.{of}"), ""));
@@ -77,17 +83,11 @@ impl Following {
     }
 
     pub(crate) async fn until_shown(&self, text: &str) {
-        until(&format!("{text:?} in what is followed"), || async {
-            Self::text(&self.out).contains(text).then_some(())
-        })
-        .await;
+        until_in(&self.out, text).await;
     }
 
     pub(crate) async fn until_warned(&self, text: &str) {
-        until(&format!("{text:?} in what is remarked"), || async {
-            Self::text(&self.err).contains(text).then_some(())
-        })
-        .await;
+        until_in(&self.err, text).await;
     }
 
     /// What it has written to standard output.

@@ -158,7 +158,11 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     let answer = answer.map_err(|error| explained(&client, error))?;
     let now = answer.job.unwrap_or_default();
     printer.remark(&if answer.changed {
-        format!("{target}: submitted to the federation {} (revision {})", client.cell(), now.revision)
+        format!(
+            "{target}: submitted to the federation, whose home is {} (revision {})",
+            client.cell(),
+            now.revision
+        )
     } else {
         format!("{target}: no change (revision {})", now.revision)
     });

@@ -1,7 +1,6 @@
 //! Verbs on rollouts.
 
 use borough_client::{Client, ClientError, JobRef, TaskFilter};
-use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::order_rollout_request::Order;
 use borough_proto::v1::{Job, JobState, PageRequest, Rollout, RolloutState, TaskState};
 
@@ -13,7 +12,8 @@ use crate::args::{Global, RolloutChoice, RolloutVerb, UndoArguments, WaitArgumen
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{
-    ExplanationView, Foreign, Printer, RolledVersionView, RolloutStatusView, leaving_text, table, tally,
+    ExplanationView, Foreign, Printer, RolledVersionView, RolloutStatusView, healthy_after_ms, leaving_text,
+    table, tally,
 };
 
 /// Tasks that a rollout waits for and that are named.
@@ -193,9 +193,7 @@ pub(super) async fn view_of(
     let mut view = RolloutStatusView::new(row, rollout, unplaced);
     view.leaving = leaving(client, job, row).await?;
     if view.rollout.state == "rolling" {
-        let spec = client.job_get(job).await?.spec;
-        let spec = spec.and_then(|spec| job_spec_from_message(&spec).ok());
-        view.healthy_after_ms = spec.map(|spec| spec.update.unwrap_or_default().healthy_after_ms);
+        view.healthy_after_ms = client.job_get(job).await?.spec.as_ref().and_then(healthy_after_ms);
     }
     if is_way_back {
         view.brings_back = KnownVersions::read(client, job, row).await.original(view.rollout.version);

@@ -35,7 +35,10 @@ pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Fai
                 let is_caller = global.sources.user != OptionSource::Line;
                 let caller = is_caller.then(|| client.user());
                 let job = target.resolve(client.user());
-                let unknown = job_unknown(&client, &job, caller).await?;
+                let unknown = match job_unknown(&client, &job, caller).await? {
+                    Some(unknown) => Some(elsewhere(global, &client, &job).await.unwrap_or(unknown)),
+                    None => None,
+                };
                 // The job is there, and a task or an attempt of it is not.
                 let known = || format!("borough task status {job}");
                 Ok(Found { hint: unknown.is_none().then(known), unknown })
@@ -101,6 +104,38 @@ pub(super) async fn node_awaited(client: &Client, node: &str, printer: &Printer)
 fn awaited(unknown: Option<Failure>, what: &str, printer: &Printer) {
     let unknown = unknown.map_or_else(|| format!("no {what}"), |failure| failure.message().to_owned());
     printer.remark(&format!("{unknown}; the watch waits for it"));
+}
+
+/// The failure of a job that the cell does not have, if something else has that name.
+async fn elsewhere(global: &Global, client: &Client, job: &JobRef) -> Option<Failure> {
+    if client.merged_service_get(job).await.is_ok() {
+        let message = format!(
+            "no job {:?} of user {} in cell {}: it is a service over several jobs",
+            job.name,
+            job.user,
+            client.cell()
+        );
+        let hint = format!("borough name status {job}");
+        return Some(Failure::new(Code::NotFound, message).with_hint(hint));
+    }
+    federated(global, client, job).await
+}
+
+/// The same, if the federation has a job of that name.
+async fn federated(global: &Global, client: &Client, job: &JobRef) -> Option<Failure> {
+    let home = client.with_cell(connect::federation_home(global).ok()?);
+    let known = home.federated_get(job).await.ok()?.job?;
+    let cells: Vec<&str> =
+        known.parts.iter().filter(|part| part.count > 0).map(|part| part.cell.as_str()).collect();
+    let has = if cells.is_empty() { "no cell".to_owned() } else { cells.join(", ") };
+    let message = format!(
+        "no job {:?} of user {} in cell {}: it is a federated job, with tasks in {has}",
+        job.name,
+        job.user,
+        client.cell()
+    );
+    let hint = format!("borough federation job status {job}; borough federation job --help");
+    Some(Failure::new(Code::NotFound, message).with_hint(hint))
 }
 
 async fn job_unknown(

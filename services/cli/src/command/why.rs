@@ -45,11 +45,12 @@ async fn explained(
     index: Option<u32>,
 ) -> Result<(Vec<ExplanationView>, String), Failure> {
     let answer = client.task_explain(job, index).await?;
-    let row = client.job_get(job).await?.job.unwrap_or_default();
+    let shown = client.job_get(job).await?;
+    let row = shown.job.unwrap_or_default();
     let mut views = ExplanationView::all_of(&row, answer.explanations);
     let placed = if views.is_empty() { placed_text(&row) + "\n" } else { String::new() };
     // One task is explained by itself.
-    views.extend(ExplanationView::of_rollout(&row).filter(|_| index.is_none()));
+    views.extend(ExplanationView::of_rollout(&row, shown.spec.as_ref()).filter(|_| index.is_none()));
     let text = format!("{placed}{}", explanations_text(&views));
     Ok((views, text))
 }

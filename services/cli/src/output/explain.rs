@@ -5,7 +5,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::text::{ranges, tally, word};
-use super::{ExitView, Foreign, RolloutOutput};
+use super::{ExitView, Foreign, RolloutOutput, healthy_after_ms};
 
 /// Why similar tasks are not placed, or do not run as they should.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -178,8 +178,8 @@ impl ExplanationView {
         views.map(|view| Self { surges: surges(&view), job: Some(name.clone()), ..view }).collect()
     }
 
-    /// The rollout of a job, if it is not done, or if it takes back what has failed.
-    pub(crate) fn of_rollout(job: &v1::Job) -> Option<Self> {
+    /// The rollout of a job, if it is not done, or if it takes back what has failed. `spec` is in force.
+    pub(crate) fn of_rollout(job: &v1::Job, spec: Option<&v1::JobSpec>) -> Option<Self> {
         let rollout = RolloutOutput::from(job.rollout.clone()?);
         let is_live = matches!(job.state(), v1::JobState::Waiting | v1::JobState::Running);
         let state = word(job.state().as_str_name(), "JOB_STATE_");
@@ -188,10 +188,11 @@ impl ExplanationView {
         }
         let job_name = format!("{}/{}", job.user, job.name);
         let headline = format!("rollout {}", rollout.text(&job_name, &state));
-        let next = format!("borough rollout status {job_name}");
-        let summary = format!("{headline}; {next}");
-        let explanation =
-            v1::Explanation { summary, headline, details: vec![next], ..v1::Explanation::default() };
+        let counts = spec.and_then(healthy_after_ms).and_then(|after_ms| rollout.counts_text(after_ms));
+        let mut details: Vec<String> = counts.map(|text| format!("counts: {text}")).into_iter().collect();
+        details.push(format!("borough rollout status {job_name}"));
+        let summary = format!("{headline}; {}", details.join("; "));
+        let explanation = v1::Explanation { summary, headline, details, ..v1::Explanation::default() };
         let name = Foreign::from(job_name);
         Some(Self { rollout: Some(rollout), job: Some(name), ..Self::from(explanation) })
     }

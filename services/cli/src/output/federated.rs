@@ -278,13 +278,18 @@ impl FederatedJobView {
         text
     }
 
-    /// What to do if the federation has no cells. Each cell that it has is in the reasons.
+    /// What to do if the federation has no cells.
     fn cells_missing_text(&self) -> &'static str {
-        if self.divided_revision == self.revision && self.unplaced > 0 && self.reasons.is_empty() {
+        if self.lacks_cells() {
             "\nthe federation has no cells: borough cell join CELL --at HOST:PORT"
         } else {
             ""
         }
+    }
+
+    /// Returns true if tasks have no place because the federation has no cells. Each cell that it has is in the reasons.
+    pub(crate) fn lacks_cells(&self) -> bool {
+        self.divided_revision == self.revision && self.unplaced > 0 && self.reasons.is_empty()
     }
 
     /// Why each cell has no more; empty if nothing is known.

@@ -81,6 +81,7 @@ fn head(name: &str, field: &FieldHelp) -> String {
 fn several(kind: &str) -> String {
     kind.replace("a list of a name", "a list of names")
         .replace("a map to a whole number", "a map to whole numbers")
+        .replace("a map to (a whole number", "a map to (whole numbers")
 }
 
 /// A text in lines of at most 100 columns, broken between words.

@@ -58,6 +58,8 @@ pub(crate) struct LogStyle {
     pub(super) times: bool,
     /// Whether each line has the name of its task.
     pub(super) named: bool,
+    /// Whether that name has the number of the attempt.
+    pub(super) attempts: bool,
 }
 
 impl LogStyle {
@@ -70,7 +72,7 @@ impl LogStyle {
             OutputFormat::Json => LineForm::Json,
             OutputFormat::Yaml => LineForm::Yaml,
         };
-        Self { colors, form, width, times: false, named: true }
+        Self { colors, form, width, times: false, named: true, attempts: false }
     }
 
     /// The style for the lines of one task, which need no name.
@@ -81,6 +83,11 @@ impl LogStyle {
     /// The same with the time of each line.
     pub(crate) fn with_times(self) -> Self {
         Self { times: true, ..self }
+    }
+
+    /// The same with the number of each line's attempt.
+    pub(crate) fn with_attempts(self) -> Self {
+        Self { attempts: true, ..self }
     }
 
     /// Returns true if lines are objects.
@@ -179,7 +186,8 @@ impl LogLines {
     /// The name of the task before its line.
     fn name(&self, stream: LogOutput) -> String {
         let TaskRef { job, index } = &self.task;
-        let name = format!("{}/{index:<width$} |", job.name, width = self.style.width);
+        let attempt = if self.style.attempts { format!(" attempt {}", self.attempt) } else { String::new() };
+        let name = format!("{}/{index:<width$}{attempt} |", job.name, width = self.style.width);
         if !self.style.colors[place(stream)] {
             return format!("{name} ");
         }
@@ -210,8 +218,14 @@ mod tests {
         LogLines::new(TaskRef { job: JobRef::new("ann", "web"), index }, 2, style)
     }
 
-    const PLAIN: LogStyle =
-        LogStyle { colors: [false, false], form: LineForm::Text, width: 2, times: false, named: true };
+    const PLAIN: LogStyle = LogStyle {
+        colors: [false, false],
+        form: LineForm::Text,
+        width: 2,
+        times: false,
+        named: true,
+        attempts: false,
+    };
 
     #[test]
     fn lines_are_whole_and_named() {
@@ -224,6 +238,9 @@ mod tests {
         let mut colored = lines(1, LogStyle { colors: [true, false], ..PLAIN });
         assert_eq!(colored.add(LogOutput::Stdout, b"a\n", &[]), b"\x1b[0;33mweb/1  |\x1b[0m a\n");
         assert_eq!(colored.add(LogOutput::Stderr, b"a\n", &[]), b"web/1  | a\n", "its stream is no terminal");
+        let mut numbered = lines(1, LogStyle { attempts: true, ..PLAIN });
+        let shown = String::from_utf8(numbered.add(LogOutput::Stdout, b"a\n", &[])).unwrap();
+        assert!(shown.contains("/1  attempt ") && shown.ends_with(" | a\n"), "{shown}");
         let mut object = lines(1, LogStyle { form: LineForm::Json, ..PLAIN });
         let expected = r#"{"user":"ann","job":"web","index":1,"attempt":2,"stream":"stderr","at_ms":null,"text":"a\u001b"}"#;
         assert_eq!(object.add(LogOutput::Stderr, b"a\x1b\n", &[]), format!("{expected}\n").as_bytes());

@@ -71,7 +71,8 @@ pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rolled_version::RolledVersionView;
 pub(crate) use rollout::{
-    RolloutOutput, RolloutStatusView, canaries_text, healthy_of, leaving_text, skipped_text, surge_waits_text,
+    RolloutOutput, RolloutStatusView, canaries_text, healthy_after_ms, healthy_of, leaving_text,
+    skipped_text, surge_waits_text,
 };
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use borough_client::count_with_surge;
+use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1;
 use serde::Serialize;
 
@@ -197,7 +198,12 @@ impl RolloutOutput {
     fn canaries_text(&self, job: &str) -> Option<String> {
         let canaries = canaries_text(self.canaries);
         match self.canaries_healthy_ms {
-            _ if self.canaries == 0 || self.state != "rolling" => None,
+            _ if self.canaries == 0 => None,
+            // What it knew about them may be out of date.
+            _ if self.state == "paused" => Some(format!(
+                "{canaries} not promoted while the rollout is paused; to go on: `borough rollout resume {job}`"
+            )),
+            _ if self.state != "rolling" => None,
             Some(since_ms) => Some(format!(
                 "{canaries} healthy since {}; to go on: `borough rollout promote {job}`",
                 time(since_ms)
@@ -209,6 +215,17 @@ impl RolloutOutput {
                 Some(format!("nothing is replaced until {canaries} healthy{healthy}"))
             }
         }
+    }
+
+    /// When a healthy attempt counts; `None`: none is waited for. Until then nothing goes on, and nothing else says so.
+    pub(super) fn counts_text(&self, healthy_after_ms: u64) -> Option<String> {
+        let is_awaited = self.state == "rolling" && self.canaries_healthy_ms.is_none();
+        let has_any = self.healthy.unwrap_or(0).max(self.surge_healthy.unwrap_or(0)) > 0;
+        if !is_awaited || !has_any || healthy_after_ms == 0 {
+            return None;
+        }
+        let after = humantime::format_duration(Duration::from_millis(healthy_after_ms));
+        Some(format!("each attempt once it has been healthy for {after} (`update.healthy_after`)"))
     }
 
     /// How many tasks have the version, and how many of them are healthy; `None`: not known.
@@ -244,6 +261,12 @@ pub(crate) struct RolloutStatusView {
     /// How long an attempt has to be healthy before it counts, in milliseconds, while that is waited for.
     #[serde(skip)]
     pub(crate) healthy_after_ms: Option<u64>,
+}
+
+/// How long an attempt of this spec has to be healthy before it counts in a rollout.
+pub(crate) fn healthy_after_ms(spec: &v1::JobSpec) -> Option<u64> {
+    let spec = job_spec_from_message(spec).ok()?;
+    Some(spec.update.unwrap_or_default().healthy_after_ms)
 }
 
 /// A task that a rollout waits for, as it is said: `task 0 ends on alpha-1 since TIME`.
@@ -297,11 +320,11 @@ impl RolloutStatusView {
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("canaries", if is_over { String::new() } else { self.canaries_text() }),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
-            ("counts", self.counts_text()),
+            ("counts", self.healthy_after_ms.and_then(|ms| rollout.counts_text(ms)).unwrap_or_default()),
             ("waits for", self.leaving.iter().map(Foreign::to_string).collect::<Vec<_>>().join("; ")),
             ("skipped", if rollout.skipped > 0 { rollout.skipped_text() } else { String::new() }),
             ("batch", batch.to_owned()),
-            ("earlier", versions),
+            ("rolled out", if versions.is_empty() { versions } else { format!("before: {versions}") }),
         ];
         shown.retain(|(_, text)| !text.is_empty());
         let mut text = facts(&shown);
@@ -319,19 +342,6 @@ impl RolloutStatusView {
         let end = self.count.saturating_add(self.rollout.canaries);
         let indexes: Vec<u32> = (self.count..end).collect();
         format!("{} {}: {text}", if indexes.len() == 1 { "task" } else { "tasks" }, ranges(&indexes))
-    }
-
-    /// When a healthy attempt counts. Until then nothing goes on, and nothing else says so.
-    fn counts_text(&self) -> String {
-        let is_awaited = self.rollout.state == "rolling" && self.rollout.canaries_healthy_ms.is_none();
-        let has_any = self.rollout.healthy.unwrap_or(0).max(self.rollout.surge_healthy.unwrap_or(0)) > 0;
-        match self.healthy_after_ms.filter(|_| is_awaited && has_any) {
-            Some(after_ms) if after_ms > 0 => {
-                let after = humantime::format_duration(Duration::from_millis(after_ms));
-                format!("each attempt once it has been healthy for {after} (`update.healthy_after`)")
-            }
-            _ => String::new(),
-        }
     }
 
     fn tasks_text(&self) -> String {
@@ -366,6 +376,17 @@ mod tests {
         assert!(view.text().contains(line), "{}", view.text());
         view.rollout.healthy = Some(0);
         assert!(!view.text().contains(line), "none is");
+    }
+
+    /// The time since which they were healthy may be that of attempts that have ended since.
+    #[test]
+    fn the_canaries_of_a_paused_rollout_wait_for_its_resumption() {
+        let state = v1::RolloutState::Paused.into();
+        let rollout =
+            v1::Rollout { state, version: 2, canaries: 1, canaries_healthy_ms: 5, ..Default::default() };
+        let text = RolloutOutput::from(rollout).text("ann/web", "running");
+        let end = "1 canary is not promoted while the rollout is paused; to go on: `borough rollout resume ann/web`";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

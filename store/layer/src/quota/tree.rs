@@ -100,8 +100,8 @@ struct Below {
 }
 
 impl Below {
-    /// Reads the lines below, with conflicts, as far as the change needs them. If the line goes, these are some of those
-    /// right below. If it gets a parent, they are the groups of each level.
+    /// Reads the lines below, with conflicts, as far as the change needs them. If the line goes, these are some of
+    /// those right below. If it gets a parent, they are the groups of each level.
     async fn read(
         tx: &Transaction,
         space: &CellSpace,

@@ -113,8 +113,8 @@ impl RolloutRules {
         self.reverts && task.state == TaskState::Pending && task.spec_version == 0
     }
 
-    /// Whether a task waits or is judged for what is over. It has failures of before a person began the rollout again, or
-    /// those of a version that its next attempt does not have.
+    /// Whether a task waits or is judged for what is over. It has failures of before a person began the rollout again,
+    /// or those of a version that its next attempt does not have.
     pub(super) fn is_behind(&self, task: &TaskRow, fit: AttemptFit, now_ms: i64) -> bool {
         let is_begun = task.spec_version > 0 && task.state != TaskState::Dead;
         if self.again_ms > 0 && is_begun && task.failures > 0 && task.changed_ms <= self.again_ms {

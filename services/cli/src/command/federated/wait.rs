@@ -171,6 +171,15 @@ pub(super) async fn settle(
             printer.one(&view, FederatedJobView::text)?;
             return Ok(Code::Done);
         }
+        // Only an operator changes that.
+        if view.lacks_cells() {
+            printer.one(&view, FederatedJobView::text)?;
+            let message =
+                format!("{job}: the federation has no cells; it places the job once one has joined");
+            return Err(
+                Failure::new(Code::Failed, message).with_hint("borough cell join CELL --at HOST:PORT")
+            );
+        }
         if let Some(failure) = view.failure_text(goal.judged) {
             printer.one(&view, FederatedJobView::text)?;
             let cause = view.cause_hint().map_or_else(String::new, |cause| format!("{cause}; to go back: "));

@@ -26,18 +26,26 @@ pub(super) fn begun_text(job: &JobRef, admitted: &Job, goal: Option<Goal>) -> St
     }
 }
 
-/// Warns of tasks that would fit on no node now. The answer of a plan is the scheduler's own.
-pub(super) async fn fit_warn(client: &Client, spec: &JobSpec, printer: &Printer) {
+/// A warning of tasks that would fit on no node now; `None`: all would, or that is not known. The answer of a plan is
+/// the scheduler's own, so it is asked before the submission.
+pub(super) async fn fit_warning(client: &Client, spec: &JobSpec) -> Option<String> {
     if spec.count > FIT_TASKS_MAX {
-        return;
+        return None;
     }
-    let Ok(plan) = client.job_plan(spec.clone()).await else { return };
+    let plan = client.job_plan(spec.clone()).await.ok()?;
     if !plan.refusal.is_empty() || plan.unplaced.is_empty() {
-        return;
+        return None;
     }
     let unplaced: Vec<_> = plan.unplaced.into_iter().map(ExplanationView::from).collect();
     let text = explanations_text(&unplaced);
-    printer.remark(&format!("warning: not every task has a place now:\n{}", text.trim_end()));
+    Some(format!("warning: not every task has a place now:\n{}", text.trim_end()))
+}
+
+/// Says it of a job that was submitted. Of one that waits for other jobs, the cell has said what is remarkable.
+pub(super) fn fit_warn(admitted: &Job, warning: Option<String>, printer: &Printer) {
+    if let Some(warning) = warning.filter(|_| admitted.state() != JobState::Waiting) {
+        printer.remark(&warning);
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use borough_proto::v1::{Job, JobKind, JobSpec, RolloutState};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
-use super::detached::{begun_text, fit_warn};
+use super::detached::{begun_text, fit_warn, fit_warning};
 use super::file::{file_load, refusal_placed};
 use super::owned::{PartChange, owned_warn};
 use super::progress::Goal;
@@ -76,11 +76,10 @@ pub(super) async fn run(
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
     let client = wait.bounded(&client);
     let spec = job_spec_to_message(&loaded.spec);
-    if arguments.detach {
-        fit_warn(&client, &spec, printer).await;
-    }
+    let fit = if arguments.detach { fit_warning(&client, &spec).await } else { None };
     let submitted = submit(&client, spec, expected, printer).await;
     let submitted = submitted.map_err(|refused| refused.placed(&arguments.file.file, &loaded))?;
+    fit_warn(&submitted.admitted, fit, printer);
     submitted.wait(&client, wait, printer).await
 }
 

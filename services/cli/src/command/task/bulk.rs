@@ -95,7 +95,7 @@ async fn attempts_named(client: &Client, arguments: &TaskStopArguments) -> Resul
     let read = async |task: &TaskRef| {
         let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
         let row = client.task_list_page(&filter, PageRequest::default()).await?.tasks.pop();
-        let row = row.ok_or_else(|| no_such_task(task))?;
+        let Some(row) = row else { return Err(no_such_task(client, task).await) };
         if WITH_ATTEMPT.contains(&row.state()) {
             return Ok(TaskAttempt::from(row));
         }

@@ -193,7 +193,7 @@ async fn row_of(client: &Client, task: &TaskRef) -> Result<Option<Task>, Failure
 async fn previous_open(client: &Client, task: &TaskRef, query: LogQuery) -> Result<LogFollower, Failure> {
     let mut tried = None;
     loop {
-        let row = row_of(client, task).await?.ok_or_else(|| no_such_task(task))?;
+        let Some(row) = row_of(client, task).await? else { return Err(no_such_task(client, task).await) };
         let previous = previous(task, &row)?;
         match client.task_log_open(task, LogQuery { incarnation: Some(previous), ..query.clone() }).await {
             Err(error) if error.code() == Some(Status::NotFound) && tried != Some(previous) => {

@@ -136,13 +136,21 @@ async fn of_job(
     if let (Some(index), true) = (filter.index, is_any_state) {
         let answer = client.task_list_page(filter, PageRequest::default()).await?;
         if answer.tasks.is_empty() {
-            return Err(no_such_task(&TaskRef { job: job.clone(), index }));
+            return Err(no_such_task(client, &TaskRef { job: job.clone(), index }).await);
         }
     }
     tasks_list(client, filter, listed, printer).await
 }
 
-fn no_such_task(task: &TaskRef) -> Failure {
-    Failure::new(Code::NotFound, format!("there is no task {task}"))
-        .with_hint(format!("borough task status {} lists the tasks of the job", task.job))
+/// The failure of a task that is not there, as a gateway says it.
+async fn no_such_task(client: &Client, task: &TaskRef) -> Failure {
+    let job = client.job_get(&task.job).await.ok().and_then(|answer| answer.job);
+    let known = match job.map(|job| job.count) {
+        None => String::new(),
+        Some(0) => "; its job has no tasks".to_owned(),
+        Some(1) => "; the only one is 0".to_owned(),
+        Some(count) => format!("; its job has 0 to {}", count.saturating_sub(1)),
+    };
+    Failure::new(Code::NotFound, format!("there is no task {task} in cell {}{known}", client.cell()))
+        .with_hint(format!("borough task status {}", task.job))
 }

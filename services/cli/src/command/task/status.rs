@@ -31,7 +31,7 @@ pub(super) async fn status(
 async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, Failure> {
     let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
     let answer = client.task_list_page(&filter, PageRequest::default()).await?;
-    let row = answer.tasks.into_iter().next().ok_or_else(|| no_such_task(task))?;
+    let Some(row) = answer.tasks.into_iter().next() else { return Err(no_such_task(client, task).await) };
     let is_pending = row.state() == TaskState::Pending;
     let is_unhealthy = row.state() == TaskState::Running && row.health() != Health::Healthy;
     let explanations = if is_pending || is_unhealthy || helper_instead(&row) {

@@ -219,7 +219,18 @@ fn map_within(schema: &Value) -> Option<&Value> {
 
 /// The type of the values of a schema, in words.
 fn kind_text(schema: &Value) -> String {
-    one_of(kinds(schema))
+    let all = kinds(schema);
+    let is_one = all.len() == 1;
+    one_of(all.into_iter().map(|kind| if is_one { kind } else { apart(kind) }))
+}
+
+/// A type among several. The types of its own items are in brackets, so that nobody takes them for more forms.
+fn apart(kind: String) -> String {
+    let begin = ["a list of ", "a map to "].into_iter().find(|begin| kind.starts_with(begin));
+    match begin.and_then(|begin| Some((begin, kind.strip_prefix(begin)?))) {
+        Some((begin, items)) if items.contains(' ') => format!("{begin}({items})"),
+        _ => kind,
+    }
 }
 
 /// The types of the values of a schema: several if it accepts several.
@@ -319,6 +330,8 @@ mod tests {
         assert_eq!(kind("task.resources.cpu"), "cores, such as 2, 0.5 or 500m");
         assert_eq!(kind("restart.attempts"), "a whole number from 0 or unlimited");
         assert_eq!(kind("task.environment"), "a map to texts");
+        let ports = "a list of (texts or maps) or a map to (a whole number, 1024 to 65535, auto or nothing)";
+        assert_eq!(kind("task.ports"), ports);
         assert_eq!(kind("restart"), "always, on_failure, never or a map");
         assert_eq!(kind("kind"), "service, batch, daemon or alloc_set");
         assert_eq!(of("task.resources.memory").default, "64MiB");

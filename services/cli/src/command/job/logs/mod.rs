@@ -84,6 +84,7 @@ async fn all_logs<'a>(
     absent_refuse(arguments.task.iter().map(|range| *range.end()), &job, count_with_surge(&known))?;
     let query = LogQuery { follow: arguments.follow, window_bytes: WINDOW_BYTES, ..arguments.show.query() };
     let style = LogStyle::new(printer, count_with_surge(&known));
+    let style = if arguments.choice() == AttemptChoice::All { style.with_attempts() } else { style };
     let all = AllLogs {
         client,
         scope: LogScope::new(job, &indexes(&arguments.task), arguments.choice()),

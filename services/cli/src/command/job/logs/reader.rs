@@ -109,8 +109,8 @@ pub(super) async fn attempt_read(
             }
         };
         let shown = match item {
-            // The watch of the job says it once for all readers.
-            Some(Ok(LogEvent::Waits(LogWait::Gateway(_)))) => continue,
+            // The watch of the job says it once for all readers. Of an agent that is slow, its gateway soon says more.
+            Some(Ok(LogEvent::Waits(LogWait::Gateway(_) | LogWait::Answer))) => continue,
             Some(Ok(LogEvent::Waits(wait))) => vec![Shown::Remark(wait_text(task, &wait))],
             Some(Ok(LogEvent::Part(part))) => part_shown(task, &mut lines, &part),
             Some(Err(error)) => {
