@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "audit",
         "cell",
         "common",
+        "dry_run",
         "federated",
         "job",
         "member",

@@ -11,6 +11,7 @@ pub mod auth;
 mod call;
 pub mod cell;
 mod connection;
+mod dry_run;
 pub mod fault;
 pub mod federated;
 pub mod health;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use borough_model::Name;
 use borough_model::access::{AccessRefused, ActionNeed, Identity, Right};
 use borough_proto::bounds::text_cut;
-use borough_proto::convert::name_from_text;
+use borough_proto::convert::{FieldRefused, name_from_text};
 use borough_proto::v1;
 use http::Extensions;
 use tonic::{Code, Request, Status};
@@ -15,6 +15,7 @@ use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_r
 use super::ongoing::OngoingCall;
 use crate::auth::{CredentialEnd, NODE_TOKEN_ONLY, Principal};
 use crate::call::{CallAbout, CallKind, CallTrace};
+use crate::dry_run::DryRunMark;
 use crate::status::{status_from_field, status_unavailable, status_with};
 
 /// Bytes of a name in a refusal, which the caller has chosen.
@@ -33,6 +34,8 @@ pub(crate) struct CallSeen {
     /// When its credential counts no longer; absent: it does not expire.
     pub(crate) end: Option<CredentialEnd>,
     pub(crate) trace: Arc<CallTrace>,
+    /// It asks what would happen.
+    pub(crate) dry_run: Option<DryRunMark>,
 }
 
 impl CallSeen {
@@ -45,7 +48,8 @@ impl CallSeen {
         let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
         let trace = extensions.get::<Arc<CallTrace>>().cloned().unwrap_or_default();
         trace.authenticated(&principal);
-        Ok(Self { principal, end: extensions.get().copied(), trace })
+        let dry_run = extensions.get().cloned();
+        Ok(Self { principal, end: extensions.get().copied(), trace, dry_run })
     }
 }
 
@@ -92,6 +96,9 @@ pub(crate) fn admit_message<'a, M: Ask>(
     mut message: M,
 ) -> Result<Asked<'a, M>, Status> {
     seen.trace.is_of(CallKind::Read);
+    if seen.dry_run.is_some() {
+        return Err(no_change(M::METHOD));
+    }
     match read_allowed(cells, &seen.principal, &mut message) {
         Ok(cell) => Ok(Asked { cell, message }),
         Err(refused) => {
@@ -99,6 +106,12 @@ pub(crate) fn admit_message<'a, M: Ask>(
             Err(refused)
         }
     }
+}
+
+/// The refusal of a dry run of what changes nothing.
+fn no_change(method: &str) -> Status {
+    let accepted = "a method that changes something, such as StopJob or JobService/StopJob";
+    status_from_field(&FieldRefused::new("method", method, accepted))
 }
 
 fn read_allowed<'a, M: Ask>(
@@ -181,14 +194,15 @@ impl Cells {
         &self,
         request: Request<M>,
     ) -> Result<(&Arc<CellContext>, Caller, M), Status> {
-        let CallSeen { principal, trace, .. } = CallSeen::of(request.extensions())?;
+        let CallSeen { principal, trace, dry_run, .. } = CallSeen::of(request.extensions())?;
         let mut message = request.into_inner();
-        trace.is_of(CallKind::Change);
+        trace.is_of(if dry_run.is_some() { CallKind::Read } else { CallKind::Change });
         trace.is_about(about_of(&mut message));
         context_complete(&principal, message.context_mut())?;
         let mut caller = caller_of_mutation(message.context_mut().as_ref())?;
         let cell = cell_of(self, &principal, &message)?;
         caller.call = Some(Arc::new(trace.call(M::METHOD)));
+        caller.dry_run = dry_run;
         Ok((cell, caller, message))
     }
 }

@@ -105,6 +105,8 @@ macro_rules! methods {
         /// tokens of nodes open.
         pub const METHODS: &[MethodRule] = &[
             MethodRule { method: "CellService/ListCells", need: ActionNeed::Identity },
+            // The change that it asks about has a need of its own.
+            MethodRule { method: "DryRunService/DryRun", need: ActionNeed::Identity },
             $(MethodRule { method: $method, need: $need },)*
         ];
     };

@@ -35,6 +35,7 @@ use super::settings::settings_read;
 use super::turns::QuotaTurns;
 use super::usages::JobUsages;
 use crate::call::AuditQueue;
+use crate::dry_run::DryRunMark;
 use crate::session::batch::WriterContext;
 use crate::session::joined::{JoinedSessions, joined_follow};
 use crate::session::metrics::DeliveryMetrics;
@@ -119,6 +120,8 @@ pub struct Caller {
     pub request: RequestId,
     /// The call as the audit has it; absent: the gateway itself makes the change.
     pub call: Option<Arc<AuditedCall>>,
+    /// It asks what would happen: nothing is committed.
+    pub(crate) dry_run: Option<DryRunMark>,
 }
 
 impl CellContext {
@@ -297,7 +300,7 @@ pub fn caller_of_mutation(context: Option<&v1::RequestContext>) -> Result<Caller
     let request = request_id_from_text("context.request_id", &context.request_id);
     let user = name_from_text("context.user", &context.user);
     match (user, request) {
-        (Ok(user), Ok(request)) => Ok(Caller { user, request, call: None }),
+        (Ok(user), Ok(request)) => Ok(Caller { user, request, call: None, dry_run: None }),
         (Err(refused), _) | (_, Err(refused)) => Err(status_from_field(&refused)),
     }
 }

@@ -96,6 +96,9 @@ where
             changes.call_push(AuditedCall::clone(call));
         }
         let (value, changes) = closure(tx.clone(), changes).await?;
+        if let Some(mark) = &caller.dry_run {
+            return Err(mark.finish(cell, &changes, action));
+        }
         let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
         request_finish(&tx, space, change.request, digest, &result, expires_ms)?;
         let epoch = Some(changes.store_epoch()).filter(|_| changes.has_entry());

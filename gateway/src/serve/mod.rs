@@ -17,6 +17,7 @@ use borough_proto::v1::access_service_server::AccessServiceServer;
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::audit_service_server::AuditServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
+use borough_proto::v1::dry_run_service_server::DryRunServiceServer;
 use borough_proto::v1::federated_service_server::FederatedServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
 use borough_proto::v1::member_service_server::MemberServiceServer;
@@ -33,6 +34,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, Router};
 use tonic_health::ServingStatus;
@@ -47,6 +49,7 @@ use crate::audit::{AuditLayer, AuditServer};
 use crate::auth::{AuthLayer, Credentials};
 use crate::cell::{CellConnection, CellContext, CellServer, Cells, audit_flush};
 use crate::connection::{ConnectionLimits, Connections, connections_accept};
+use crate::dry_run::DryRunServer;
 use crate::federated::FederatedServer;
 use crate::health::{HealthSource, ProcessHealth};
 use crate::http::HttpServer;
@@ -375,7 +378,13 @@ impl Servers {
             .layer(AuditLayer::new(cells()))
             .layer(auth)
             .layer(overload)
-            .add_service(agents)
+            .add_routes(self.routes(agents))
+    }
+
+    /// The services, and the one that makes dry runs of all others.
+    fn routes(&self, agents: AgentServiceServer<AgentServer>) -> Routes {
+        let cells = || Arc::clone(&self.cells);
+        let routes = Routes::default()
             .add_service(bounded!(JobServiceServer::new(JobServer::new(cells()))))
             .add_service(bounded!(TaskServiceServer::new(TaskServer::new(cells(), self.peers.clone()))))
             .add_service(bounded!(NodeServiceServer::new(NodeServer::new(cells(), self.silence))))
@@ -387,7 +396,9 @@ impl Servers {
             .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(AuditServiceServer::new(AuditServer::new(cells()))))
-            .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
+            .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))));
+        let dry_run = bounded!(DryRunServiceServer::new(DryRunServer::new(routes.clone())));
+        routes.add_service(dry_run).add_service(agents)
     }
 }
 

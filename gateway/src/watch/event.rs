@@ -19,6 +19,29 @@ pub(super) struct Sentence {
     pub text: String,
 }
 
+/// The deltas of one transaction as subjects and texts.
+pub(crate) struct Sentences {
+    /// At most as many as were asked for.
+    pub(crate) shown: Vec<(String, String)>,
+    /// How many there are.
+    pub(crate) all: usize,
+}
+
+/// The deltas of a transaction that calls itself `action`, of which at most `most` are shown.
+pub(crate) fn sentences(state: &MirrorState, deltas: &[Delta], action: &str, most: usize) -> Sentences {
+    let mut names = JobNames::default();
+    deltas.iter().for_each(|delta| names.learn(state, delta));
+    let all = deltas.iter().filter_map(|delta| sentence(state, &names, delta, action));
+    let mut sentences = Sentences { shown: Vec::new(), all: 0 };
+    for Sentence { subject, text } in all {
+        sentences.all += 1;
+        if sentences.shown.len() < most {
+            sentences.shown.push((subject, text));
+        }
+    }
+    sentences
+}
+
 /// A delta of an entry with this action as a sentence; `None` if it means nothing to people. Names come from the mirror
 /// as it is now, or from `names`. Other things are named by their id.
 pub(super) fn sentence(

@@ -8,5 +8,6 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use event::sentences;
 pub use feed::{FeedItem, feed};
 pub use service::WatchServer;

@@ -44,7 +44,8 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     config.connector = connector(settings.tls)?;
     config.watch_patience = Some(WATCH_PATIENCE);
     let rng = SystemRng::shared();
-    Ok(Client::new(config, rng)?)
+    let client = Client::new(config, rng)?;
+    Ok(if global.dry_run { client.with_dry_run() } else { client })
 }
 
 /// Refuses a text that no cell has as its name, in the words of the option that has it.

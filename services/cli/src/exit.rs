@@ -2,8 +2,8 @@
 //!
 //! | code | meaning |
 //! |-----:|---------|
-//! | 0 | done; for `job plan`: no change |
-//! | 1 | the request failed: a job failed, a wait timed out, output could not be read; for `job plan`: there is a change |
+//! | 0 | done; for `job plan` and `--dry-run`: no change |
+//! | 1 | the request failed: a job failed, a wait timed out, output could not be read; for `job plan` and `--dry-run`: there is a change |
 //! | 2 | wrong usage, or an invalid job file; for `job plan`: the job would be refused |
 //! | 3 | no such job, task, attempt, node, cell, context or store |
 //! | 4 | refused: a condition is not met, another request was first, a limit is reached, or a file or context is there already |
@@ -17,12 +17,13 @@
 use std::time::Duration;
 
 use borough_client::{ClientError, GatewayAbsence, GatewayRefusal};
+use borough_proto::v1::DryRunResponse;
 
 /// A code of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Done,
-    /// For `job plan`: there is a change. Not an error.
+    /// For `job plan` and `--dry-run`: there is a change. Not an error.
     Changed,
     /// For `job plan`: the gateway would refuse the job. Not an error of the plan.
     WouldBeRefused,
@@ -91,12 +92,31 @@ pub struct Failure {
     message: String,
     details: Vec<String>,
     hint: Option<String>,
+    /// The verb ended here because it was a dry run: no failure at all.
+    dry_run: Option<Box<DryRunResponse>>,
 }
 
 impl Failure {
     /// A failure with its one line.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: without_numbers(&message.into()), details: Vec::new(), hint: None }
+        Self {
+            code,
+            message: without_numbers(&message.into()),
+            details: Vec::new(),
+            hint: None,
+            dry_run: None,
+        }
+    }
+
+    /// The end of a verb by a dry run, which is no failure.
+    pub fn of_dry_run(answer: DryRunResponse) -> Self {
+        let code = if answer.changes { Code::Changed } else { Code::Done };
+        Self { dry_run: Some(Box::new(answer)), ..Self::new(code, "a dry run: nothing has changed") }
+    }
+
+    /// What the change would do, if the verb ended by a dry run.
+    pub fn dry_run(&self) -> Option<&DryRunResponse> {
+        self.dry_run.as_deref()
     }
 
     /// Adds a hint.
@@ -262,6 +282,7 @@ fn of_client(error: &ClientError) -> Failure {
             };
             Failure::new(Code::NotAllowed, error.to_string()).with_hint(hint)
         }
+        ClientError::DryRun { answer, .. } => Failure::of_dry_run(DryRunResponse::clone(answer)),
         ClientError::Incomplete { .. } => Failure::new(Code::Failed, error.to_string()),
     }
 }

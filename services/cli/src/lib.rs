@@ -20,9 +20,11 @@ mod role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use borough_proto::v1::DryRunResponse;
+
 use crate::args::{Arguments, TypedOptions, usage_failure};
 use crate::exit::Code;
-use crate::output::Printer;
+use crate::output::{DryRunView, Printer};
 
 /// Runs the program with these arguments. The first one is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -40,9 +42,20 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match command::run(arguments, &printer) {
         Ok(code) => ExitCode::from(code.number()),
         Err(failure) => {
+            if let Some(answer) = failure.dry_run() {
+                return dry_run_end(&printer, answer, failure.code());
+            }
             printer.failure(&failure);
             ExitCode::from(numbers.number(failure.code()))
         }
+    }
+}
+
+/// Shows what a change would do.
+fn dry_run_end(printer: &Printer, answer: &DryRunResponse, code: Code) -> ExitCode {
+    match printer.one(&DryRunView::from(answer), |view, _| view.text()) {
+        Ok(()) => ExitCode::from(code.number()),
+        Err(failure) => ExitCode::from(failure.code().number()),
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 use borough_kv::env::Rng;
 use borough_model::RequestId;
 use borough_proto::connect::GRPC_ON_HTTP_PORT;
-use borough_proto::v1::RequestContext;
+use borough_proto::v1::dry_run_service_client::DryRunServiceClient;
+use borough_proto::v1::{DryRunRequest, RequestContext};
 use parking_lot::Mutex;
+use prost::Message;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -16,6 +18,19 @@ use crate::config::ClientConfig;
 use crate::error::{ClientError, GatewayRefusal};
 use crate::pool::GatewayPool;
 use crate::retry::{retry_told, worth_repeating};
+
+/// Sends one unary or server-streaming call by [`Client::call`].
+macro_rules! rpc {
+    ($service:ident . $method:ident) => {
+        |channel, request| async move {
+            let mut service = $service::new(channel)
+                .max_decoding_message_size(::borough_proto::bounds::RESPONSE_BYTES_MAX)
+                .max_encoding_message_size(::borough_proto::bounds::REQUEST_BYTES_MAX);
+            service.$method(request).await
+        }
+    };
+}
+pub(crate) use rpc;
 
 /// A stream of answers. An error may come between them, and usually ends it.
 pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientError>>;
@@ -31,6 +46,8 @@ pub struct Client {
     request_id: Option<RequestId>,
     /// The most that a call takes, if that is less than the deadline of the settings.
     deadline_max: Option<Duration>,
+    /// Changes are not made.
+    dry_run: bool,
 }
 
 struct CallShared {
@@ -63,7 +80,7 @@ impl Client {
         };
         let (cell, user) = (config.cell.clone(), config.user.clone());
         let shared = Arc::new(CallShared { config, authorization, pool, rng });
-        Ok(Self { shared, cell, user, request_id: None, deadline_max: None })
+        Ok(Self { shared, cell, user, request_id: None, deadline_max: None, dry_run: false })
     }
 
     /// The same client for another cell.
@@ -89,6 +106,17 @@ impl Client {
     #[must_use]
     pub fn with_request_id(&self, id: RequestId) -> Self {
         Self { request_id: Some(id), ..self.clone() }
+    }
+
+    /// The same client, which changes nothing: each call that would change something ends with
+    /// [`ClientError::DryRun`], or with the refusal of the change.
+    #[must_use]
+    pub fn with_dry_run(&self) -> Self {
+        Self { dry_run: true, ..self.clone() }
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 
     /// The cell of the calls.
@@ -140,7 +168,7 @@ impl Client {
         send: F,
     ) -> Result<R, ClientError>
     where
-        M: Clone,
+        M: Clone + Message,
         F: Fn(Channel, Request<M>) -> S,
         S: Future<Output = Result<Response<R>, Status>>,
     {
@@ -149,6 +177,38 @@ impl Client {
 
     /// The same with its own deadline, for slower calls.
     pub(crate) async fn call_within<M, R, F, S>(
+        &self,
+        deadline: Duration,
+        method: &'static str,
+        message: M,
+        send: F,
+    ) -> Result<R, ClientError>
+    where
+        M: Clone + Message,
+        F: Fn(Channel, Request<M>) -> S,
+        S: Future<Output = Result<Response<R>, Status>>,
+    {
+        if self.dry_run && !is_read(method) {
+            return Err(self.dry_run_of(deadline, method, &message).await);
+        }
+        self.answered(deadline, method, message, send).await
+    }
+
+    /// What a change would do, or the failure of asking.
+    async fn dry_run_of<M: Message>(
+        &self,
+        deadline: Duration,
+        method: &'static str,
+        message: &M,
+    ) -> ClientError {
+        let asked = DryRunRequest { method: method.to_owned(), request: message.encode_to_vec().into() };
+        match self.answered(deadline, "CheckDryRun", asked, rpc!(DryRunServiceClient.dry_run)).await {
+            Ok(answer) => ClientError::DryRun { method, answer: Box::new(answer) },
+            Err(failed) => failed,
+        }
+    }
+
+    async fn answered<M, R, F, S>(
         &self,
         deadline: Duration,
         method: &'static str,
@@ -336,19 +396,6 @@ fn authorization(token: &str, source: String) -> Result<MetadataValue<Ascii>, Cl
     value.set_sensitive(true);
     Ok(value)
 }
-
-/// Sends one unary or server-streaming call by [`Client::call`].
-macro_rules! rpc {
-    ($service:ident . $method:ident) => {
-        |channel, request| async move {
-            let mut service = $service::new(channel)
-                .max_decoding_message_size(::borough_proto::bounds::RESPONSE_BYTES_MAX)
-                .max_encoding_message_size(::borough_proto::bounds::REQUEST_BYTES_MAX);
-            service.$method(request).await
-        }
-    };
-}
-pub(crate) use rpc;
 
 /// A field that an answer must have.
 pub(crate) fn present<T>(

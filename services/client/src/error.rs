@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use borough_proto::v1::DryRunResponse;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -49,6 +50,13 @@ pub enum ClientError {
     /// The gateway refused. Its message says what would be accepted.
     #[error("{0}")]
     Refused(Box<GatewayRefusal>),
+    /// The client makes dry runs: the gateway has checked the change, and nothing has changed.
+    #[error("a dry run of {method}: nothing has changed")]
+    DryRun {
+        method: &'static str,
+        /// What the change would do.
+        answer: Box<DryRunResponse>,
+    },
     /// An answer lacks a required field: client and gateway have different versions.
     #[error("the answer to {method} lacks `{field}`: client and gateway are of different versions")]
     Incomplete { method: &'static str, field: &'static str },

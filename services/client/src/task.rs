@@ -230,6 +230,9 @@ impl Client {
         terminal: Option<WindowSize>,
         input: impl Stream<Item = exec_request::Message> + Send + 'static,
     ) -> Result<ItemStream<ExecResponse>, ClientError> {
+        if self.is_dry_run() {
+            return Err(ClientError::DryRun { method: "Exec", answer: Box::default() });
+        }
         let open = ExecOpen {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),

@@ -21,6 +21,7 @@ mod directory;
 mod disk;
 mod disruption;
 mod drain;
+mod dry_run;
 mod edit;
 mod empty;
 mod encrypted;

@@ -248,6 +248,9 @@ pub struct Global {
     /// Confirm a change of many objects with the code that an earlier run has printed
     #[arg(long, global = true, value_name = "CODE")]
     pub confirm: Option<String>,
+    /// Ask the cell what a change would do, and change nothing
+    #[arg(long, global = true)]
+    pub dry_run: bool,
     /// Where the values of these options come from.
     #[arg(skip)]
     pub sources: OptionSources,
@@ -382,6 +385,44 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Returns true if all that the verb changes is in a cell, and a gateway makes the change.
+    pub fn takes_dry_run(&self) -> bool {
+        match self {
+            Self::Job(verb) => matches!(
+                verb,
+                JobVerb::Run(_)
+                    | JobVerb::Scale(_)
+                    | JobVerb::Stop(_)
+                    | JobVerb::Restart(_)
+                    | JobVerb::Purge(_)
+                    | JobVerb::Label { .. }
+            ),
+            Self::Rollout(verb) => !matches!(verb, RolloutVerb::Status { .. } | RolloutVerb::History { .. }),
+            Self::Task(verb) => {
+                matches!(verb, TaskVerb::Signal { .. } | TaskVerb::Restart { .. } | TaskVerb::Stop(_))
+            }
+            Self::Node(verb) => !matches!(
+                verb,
+                NodeVerb::List { .. } | NodeVerb::Status { .. } | NodeVerb::Token(_) | NodeVerb::JoinToken(_)
+            ),
+            Self::Cell(verb) => {
+                !matches!(verb, CellVerb::List { .. } | CellVerb::Status { .. } | CellVerb::Members(_))
+            }
+            Self::Quota(verb) => matches!(verb, QuotaVerb::Set(_) | QuotaVerb::Remove(_)),
+            Self::Auth(verb) => matches!(verb, AuthVerb::Grant(_) | AuthVerb::Revoke(_)),
+            Self::Name(verb) => matches!(verb, NameVerb::Set(_) | NameVerb::Remove { .. }),
+            Self::Federation(FederationArguments { verb: Some(FederationVerb::Job(verb)), .. }) => !matches!(
+                verb,
+                FederatedVerb::Validate(_)
+                    | FederatedVerb::Plan(_)
+                    | FederatedVerb::List(_)
+                    | FederatedVerb::Status(_)
+                    | FederatedVerb::History(_)
+            ),
+            _ => false,
+        }
+    }
+
     /// With which numbers the verb fails.
     pub fn failure_numbers(&self) -> FailureNumbers {
         match self {

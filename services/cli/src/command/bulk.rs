@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use borough_client::Client;
 use borough_kv::env::{Clock, SystemClock};
-use borough_proto::v1::LabelMatch;
+use borough_proto::v1::{DryRunResponse, LabelMatch};
 use futures::{Stream, StreamExt as _};
 
 use super::confirm::{Intent, ManyObjects, Unattended, confirm, confirm_many};
@@ -243,9 +243,14 @@ impl<'b> BulkOutcome<'b> {
 
     /// The end of the verb: a failure with a line for each object that has failed, if any has.
     pub(super) fn done(self) -> Result<Code, Failure> {
-        let Self { change, total, mut failed, untried } = self;
+        let Self { change, total, failed, untried } = self;
         if failed.is_empty() {
             return Ok(Code::Done);
+        }
+        let (dry, mut failed): (Vec<_>, Vec<_>) =
+            failed.into_iter().partition(|failed| failed.failure.dry_run().is_some());
+        if failed.is_empty() {
+            return Err(dry_runs_together(&dry));
         }
         if total == 1
             && let Some(BulkFailure { failure, .. }) = failed.pop()
@@ -269,6 +274,17 @@ impl<'b> BulkOutcome<'b> {
         }
         Err(Failure::new(code.unwrap_or(Code::Failed), message).with_details(details))
     }
+}
+
+/// The end of a verb whose changes were all dry runs.
+fn dry_runs_together(ended: &[BulkFailure]) -> Failure {
+    let mut all = DryRunResponse::default();
+    for answer in ended.iter().filter_map(|ended| ended.failure.dry_run()) {
+        all.changes |= answer.changes;
+        all.effects.extend(answer.effects.iter().cloned());
+        all.effects_left_out = all.effects_left_out.saturating_add(answer.effects_left_out);
+    }
+    Failure::of_dry_run(all)
 }
 
 /// The time that all waits of a verb have together.

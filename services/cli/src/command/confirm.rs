@@ -56,6 +56,9 @@ pub(crate) fn confirm(
     intent: Intent<'_>,
     printer: &Printer,
 ) -> Result<(), Failure> {
+    if global.dry_run {
+        return Ok(());
+    }
     intent.possible(global)?;
     if global.yes || !is_attended() {
         return Ok(());
@@ -125,6 +128,9 @@ pub(crate) fn confirm_many(
     many: ManyObjects<'_>,
     printer: &Printer,
 ) -> Result<(), Failure> {
+    if global.dry_run {
+        return Ok(());
+    }
     if many.judge(global.confirm.as_deref(), client.cell())? == Confirmed::ByCode {
         return Ok(());
     }

@@ -50,6 +50,13 @@ pub(crate) use rollout_undo::KnownVersions;
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {
     let Arguments { global, verb } = arguments;
     let named = verb.named();
+    if global.dry_run && !verb.takes_dry_run() {
+        let message =
+            "--dry-run: this verb changes nothing in a cell; accepted: verbs that do, such as job stop";
+        return Err(
+            Failure::new(Code::Usage, message).with_hint("what a job file would do: borough job plan FILE")
+        );
+    }
     login::renewed(&global, &verb, printer);
     verb_run(&global, verb, printer).map_err(|failure| match named {
         Some(named) if failure.code() == Code::NotFound => unknown_explained(&global, &named, failure),

@@ -150,6 +150,12 @@ impl ChangeSet {
         self.revised = Some(AuditRevisions { before, after });
     }
 
+    /// Returns true if the transaction changes what people see, as far as its changes are added here.
+    pub fn has_effect(&self) -> bool {
+        let revised = self.revised.as_ref().is_some_and(|revised| revised.before != revised.after);
+        revised || !self.deltas.is_empty() || !self.values.is_empty()
+    }
+
     /// Returns true if [`ChangeSet::append`] writes an entry.
     pub fn has_entry(&self) -> bool {
         !self.deltas.is_empty() || !self.calls.is_empty()

@@ -9,6 +9,7 @@ from .audit import *
 from .task import *
 from .job import *
 from .cell import *
+from .dry_run import *
 from .federated import *
 from .member import *
 from .merged import *
@@ -44,6 +45,7 @@ __all__ = [
     "Cursor",
     "DaemonStatus",
     "DeviceSelector",
+    "DryRunEffect",
     "EndReason",
     "Endpoint",
     "EndpointWithdrawn",
@@ -243,6 +245,7 @@ RECORDS: dict[str, type[Record]] = {
     "borough.v1.FailureDomains": FailureDomains,
     "borough.v1.SchedulerWorker": SchedulerWorker,
     "borough.v1.WorkerStats": WorkerStats,
+    "borough.v1.DryRunEffect": DryRunEffect,
     "borough.v1.FederatedPart": FederatedPart,
     "borough.v1.CellsReason": CellsReason,
     "borough.v1.FederatedJob": FederatedJob,

@@ -7,6 +7,7 @@ from . import (
     access_pb2,
     audit_pb2,
     cell_pb2,
+    dry_run_pb2,
     federated_pb2,
     job_pb2,
     member_pb2,
@@ -65,6 +66,7 @@ GET_JOB_HISTORY = Method(
 LIST_CELLS = Method("/borough.v1.CellService/ListCells", cell_pb2.ListCellsRequest, cell_pb2.ListCellsResponse)
 GET_CELL = Method("/borough.v1.CellService/GetCell", cell_pb2.GetCellRequest, cell_pb2.GetCellResponse)
 UPDATE_CELL = Method("/borough.v1.CellService/UpdateCell", cell_pb2.UpdateCellRequest, cell_pb2.UpdateCellResponse)
+DRY_RUN = Method("/borough.v1.DryRunService/DryRun", dry_run_pb2.DryRunRequest, dry_run_pb2.DryRunResponse)
 RUN_FEDERATED_JOB = Method(
     "/borough.v1.FederatedService/RunFederatedJob",
     federated_pb2.RunFederatedJobRequest,

@@ -1,0 +1,100 @@
+//! `DryRunService`: hands the request to the service of its method, and answers what would have come of it.
+
+use borough_proto::convert::FieldRefused;
+use borough_proto::v1;
+use borough_proto::v1::dry_run_service_server::DryRunService;
+use bytes::{BufMut as _, BytesMut};
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt as _, Full};
+use tonic::body::Body;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+use tower::ServiceExt as _;
+
+use super::{DryRunMark, DryRunOutcome};
+use crate::cell::{METHODS, MethodRule};
+use crate::status::status_from_field;
+
+/// The gRPC service of dry runs.
+#[derive(Clone)]
+pub(crate) struct DryRunServer {
+    /// The services of all other methods.
+    routes: Routes,
+}
+
+impl DryRunServer {
+    /// Makes dry runs of the methods of `routes`.
+    pub(crate) fn new(routes: Routes) -> Self {
+        Self { routes }
+    }
+}
+
+#[tonic::async_trait]
+impl DryRunService for DryRunServer {
+    async fn dry_run(
+        &self,
+        request: Request<v1::DryRunRequest>,
+    ) -> Result<Response<v1::DryRunResponse>, Status> {
+        // Who calls, as the layers before have found out.
+        let extensions = request.extensions().clone();
+        let asked = request.into_inner();
+        let method = method_of(&asked.method)?;
+        let mark = DryRunMark::default();
+        let mut call = http::Request::builder()
+            .method(http::Method::POST)
+            .uri(format!("/borough.v1.{}", method.method))
+            .header(CONTENT_TYPE, "application/grpc")
+            .header("te", "trailers")
+            .body(Body::new(Full::new(framed(&asked.request))))
+            .map_err(|error| Status::internal(error.to_string()))?;
+        *call.extensions_mut() = extensions;
+        call.extensions_mut().insert(mark.clone());
+        let Ok(answer) = self.routes.clone().oneshot(call).await;
+        if let Some(outcome) = mark.take() {
+            return Ok(Response::new(outcome.into()));
+        }
+        // A refusal, or a change that was done before or is none.
+        status_of(answer).await.map(|()| Response::new(v1::DryRunResponse::default()))
+    }
+}
+
+/// The method of a name. Methods that change nothing refuse the call themselves.
+fn method_of(name: &str) -> Result<&'static MethodRule, Status> {
+    METHODS.iter().find(|rule| rule.name() == name || rule.method == name).ok_or_else(|| {
+        let accepted = "a method that changes something, such as StopJob or JobService/StopJob";
+        status_from_field(&FieldRefused::new("method", name, accepted))
+    })
+}
+
+/// A message as gRPC sends it: not compressed, with its length.
+fn framed(message: &[u8]) -> bytes::Bytes {
+    let mut frame = BytesMut::with_capacity(message.len().saturating_add(5));
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    frame.put_slice(message);
+    frame.freeze()
+}
+
+/// The status of an answer, which its headers or its trailers have.
+async fn status_of(answer: http::Response<Body>) -> Result<(), Status> {
+    let (parts, body) = answer.into_parts();
+    let status = match Status::from_header_map(&parts.headers) {
+        Some(status) => Some(status),
+        None => {
+            let read = body.collect().await.map_err(|error| Status::internal(error.to_string()))?;
+            read.trailers().and_then(Status::from_header_map)
+        }
+    };
+    status.filter(|status| status.code() != tonic::Code::Ok).map_or(Ok(()), Err)
+}
+
+impl From<DryRunOutcome> for v1::DryRunResponse {
+    fn from(outcome: DryRunOutcome) -> Self {
+        let effects = outcome.effects.into_iter();
+        Self {
+            changes: outcome.changes,
+            effects: effects.map(|(subject, text)| v1::DryRunEffect { subject, text }).collect(),
+            effects_left_out: u32::try_from(outcome.left_out).unwrap_or(u32::MAX),
+        }
+    }
+}
