@@ -14,7 +14,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, ClientToken};
 use crate::error::{ClientError, GatewayRefusal};
 use crate::pool::GatewayPool;
 use crate::retry::{retry_told, worth_repeating};
@@ -52,7 +52,8 @@ pub struct Client {
 
 struct CallShared {
     config: ClientConfig,
-    authorization: Option<MetadataValue<Ascii>>,
+    /// Read again if a gateway refuses it: somebody may have renewed the file.
+    authorization: Mutex<Option<MetadataValue<Ascii>>>,
     pool: GatewayPool,
     rng: Arc<dyn Rng>,
 }
@@ -71,13 +72,7 @@ impl Client {
     /// [`ClientError::NoGateway`], [`ClientError::Address`], [`ClientError::TokenFile`], [`ClientError::TokenText`].
     pub fn new(config: ClientConfig, rng: Arc<dyn Rng>) -> Result<Self, ClientError> {
         let pool = GatewayPool::new(&config)?;
-        let authorization = match &config.token {
-            None => None,
-            Some(token) => {
-                let source = config.token_named().unwrap_or_default();
-                Some(authorization(&token.text_read(&source)?, source)?)
-            }
-        };
+        let authorization = Mutex::new(authorization_read(&config)?);
         let (cell, user) = (config.cell.clone(), config.user.clone());
         let shared = Arc::new(CallShared { config, authorization, pool, rng });
         Ok(Self { shared, cell, user, request_id: None, deadline_max: None, dry_run: false })
@@ -277,8 +272,21 @@ impl Client {
         }
     }
 
-    /// One try on the gateway in use. If that gateway failed for its own reasons, the next one is used from now on.
+    /// One try on the gateway in use, and another one if it refused the token and there is a new one by now.
     pub(crate) async fn attempt<M, R, F, S>(&self, message: M, send: &F) -> Result<R, Status>
+    where
+        M: Clone,
+        F: Fn(Channel, Request<M>) -> S,
+        S: Future<Output = Result<Response<R>, Status>>,
+    {
+        match self.attempt_once(message.clone(), send).await {
+            Err(status) if self.token_renewed(&status) => self.attempt_once(message, send).await,
+            result => result,
+        }
+    }
+
+    /// One try on the gateway in use. If that gateway failed for its own reasons, the next one is used from now on.
+    pub(crate) async fn attempt_once<M, R, F, S>(&self, message: M, send: &F) -> Result<R, Status>
     where
         F: Fn(Channel, Request<M>) -> S,
         S: Future<Output = Result<Response<R>, Status>>,
@@ -294,10 +302,25 @@ impl Client {
     /// `message` with the caller's token.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
-        if let Some(authorization) = &self.shared.authorization {
-            request.metadata_mut().insert("authorization", authorization.clone());
+        if let Some(authorization) = self.shared.authorization.lock().clone() {
+            request.metadata_mut().insert("authorization", authorization);
         }
         request
+    }
+
+    /// Reads the file of the token again, if a gateway has refused the token. Returns true if there is another one now:
+    /// a login or an agent has renewed it.
+    pub(crate) fn token_renewed(&self, status: &Status) -> bool {
+        let is_file = matches!(self.config().token, Some(ClientToken::File(_)));
+        if status.code() != tonic::Code::Unauthenticated || !is_file {
+            return false;
+        }
+        // What cannot be read leaves the refusal as it is.
+        let Ok(now) = authorization_read(self.config()) else { return false };
+        let mut known = self.shared.authorization.lock();
+        let is_new = now != *known;
+        *known = now;
+        is_new
     }
 
     fn unreachable(&self, failed: CallTries) -> ClientError {
@@ -387,6 +410,13 @@ struct CallTries {
     foreign: Option<&'static str>,
     /// The last refusal of a gateway that had too much to do.
     busy: Option<Box<Status>>,
+}
+
+/// What every call has; `None` without a token.
+fn authorization_read(config: &ClientConfig) -> Result<Option<MetadataValue<Ascii>>, ClientError> {
+    let Some(token) = &config.token else { return Ok(None) };
+    let source = config.token_named().unwrap_or_default();
+    authorization(&token.text_read(&source)?, source).map(Some)
 }
 
 fn authorization(token: &str, source: String) -> Result<MetadataValue<Ascii>, ClientError> {

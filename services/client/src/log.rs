@@ -289,7 +289,8 @@ impl LogFollower {
 
     fn sorted(&self, status: Status) -> Break {
         let waits = self.resumption.request.follow && node_silent(&status);
-        if (waits || worth_repeating(&status)) && !self.resumption.lost {
+        let repeats = waits || worth_repeating(&status) || self.client.token_renewed(&status);
+        if repeats && !self.resumption.lost {
             Break::Repeat(Some(Box::new(status)))
         } else {
             Break::Fatal(self.client.failed_once(status))

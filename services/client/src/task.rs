@@ -260,7 +260,7 @@ impl Client {
                     .await
             }
         };
-        let opened = tokio::time::timeout(deadline, self.attempt((), &send)).await;
+        let opened = tokio::time::timeout(deadline, self.attempt_once((), &send)).await;
         let opened = opened.map_err(|_| self.late("Exec", deadline))?;
         let opened = opened.map_err(|status| self.failed_once(status))?;
         Ok(items(self.clone(), opened))

@@ -157,6 +157,27 @@ async fn the_token_of_a_file_is_sent_without_its_line_end() {
     assert!(!format!("{client:?}").contains("s3cret"));
 }
 
+/// A login renews the file of a user, and an agent that of a task, while a client goes on.
+#[tokio::test]
+async fn a_token_that_is_refused_is_read_again_and_a_new_one_is_sent_once() {
+    let fake = fake::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    std::fs::write(&path, "old\n").unwrap();
+    let client = client(&[&fake.address], |config| config.token = Some(ClientToken::File(path.clone())));
+    let refuse = || fake.script.submit_failures.lock().push_back(Status::unauthenticated("it has expired"));
+    refuse();
+    let refused = client.job_submit(JobSpec::default(), 0).await.unwrap_err();
+    assert!(matches!(refused, ClientError::TokenRefused { .. }), "{refused:?}");
+    std::fs::write(&path, "new\n").unwrap();
+    refuse();
+    client.job_submit(JobSpec::default(), 0).await.unwrap();
+    let sent = fake.script.authorizations.lock().clone();
+    assert_eq!(sent, ["Bearer old", "Bearer old", "Bearer new"]);
+    let ids = fake.script.request_ids.lock().clone();
+    assert_eq!(ids[1], ids[2], "one change");
+}
+
 #[test]
 fn a_token_that_cannot_be_sent_is_refused() {
     for (bad, problem) in

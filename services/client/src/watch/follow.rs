@@ -215,7 +215,10 @@ async fn open<F: WatchFeed>(
 fn sort(client: &Client, status: Status) -> Break {
     match status.code() {
         Code::OutOfRange => Break::Trimmed(status.message().to_owned()),
-        _ if worth_repeating(&status) => Break::Repeat(Some(Box::new(status))),
+        // The credential of an open stream has expired, and its file has another one by now.
+        _ if worth_repeating(&status) || client.token_renewed(&status) => {
+            Break::Repeat(Some(Box::new(status)))
+        }
         _ => Break::Fatal(client.failed_once(status)),
     }
 }
