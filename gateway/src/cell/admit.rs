@@ -12,10 +12,10 @@ use tonic::{Code, Request, Status};
 
 use super::ask::Ask;
 use super::context::{Caller, CellContext, Cells, caller_of_mutation, caller_of_read};
+use super::dry_run::DryRunMark;
 use super::ongoing::OngoingCall;
 use crate::auth::{CredentialEnd, NODE_TOKEN_ONLY, Principal};
 use crate::call::{CallAbout, CallKind, CallTrace};
-use crate::dry_run::DryRunMark;
 use crate::status::{status_from_field, status_unavailable, status_with};
 
 /// Bytes of a name in a refusal, which the caller has chosen.

@@ -23,6 +23,7 @@ use tonic::Status;
 
 use super::admission::AdmissionUse;
 use super::audit::audit_follow;
+use super::dry_run::DryRunMark;
 use super::ended::EndedJobsUse;
 use super::grants::{AccessMirror, access_follow};
 use super::hub::{WatcherHub, entries_follow};
@@ -35,7 +36,6 @@ use super::settings::settings_read;
 use super::turns::QuotaTurns;
 use super::usages::JobUsages;
 use crate::call::AuditQueue;
-use crate::dry_run::DryRunMark;
 use crate::session::batch::WriterContext;
 use crate::session::joined::{JoinedSessions, joined_follow};
 use crate::session::metrics::DeliveryMetrics;

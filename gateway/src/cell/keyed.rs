@@ -97,7 +97,7 @@ where
         }
         let (value, changes) = closure(tx.clone(), changes).await?;
         if let Some(mark) = &caller.dry_run {
-            return Err(mark.finish(cell, &changes, action));
+            return Err(mark.finish(&cell.name, action, &changes));
         }
         let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
         request_finish(&tx, space, change.request, digest, &result, expires_ms)?;

@@ -5,6 +5,7 @@ mod admit;
 mod ask;
 mod audit;
 mod context;
+mod dry_run;
 mod ended;
 mod grants;
 mod hub;
@@ -35,6 +36,7 @@ pub use context::{
     Caller, CellConnection, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
     cursor_to_message,
 };
+pub(crate) use dry_run::{DryRunMark, DryRunOutcome};
 pub use ended::EndedJobsUse;
 pub(crate) use hub::{HubSubscription, WatcherHub};
 pub(crate) use index::EventSubject;

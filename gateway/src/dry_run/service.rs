@@ -1,5 +1,7 @@
 //! `DryRunService`: hands the request to the service of its method, and answers what would have come of it.
 
+use std::sync::Arc;
+
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::dry_run_service_server::DryRunService;
@@ -11,21 +13,38 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tower::ServiceExt as _;
 
-use super::{DryRunMark, DryRunOutcome};
-use crate::cell::{METHODS, MethodRule};
+use crate::cell::{Cells, DryRunMark, DryRunOutcome, METHODS, MethodRule};
 use crate::status::status_from_field;
+use crate::watch::sentences;
+
+/// Objects that an answer names at most.
+const EFFECTS_MAX: usize = 1_000;
 
 /// The gRPC service of dry runs.
 #[derive(Clone)]
 pub(crate) struct DryRunServer {
+    cells: Arc<Cells>,
     /// The services of all other methods.
     routes: Routes,
 }
 
 impl DryRunServer {
     /// Makes dry runs of the methods of `routes`.
-    pub(crate) fn new(routes: Routes) -> Self {
-        Self { routes }
+    pub(crate) fn new(cells: Arc<Cells>, routes: Routes) -> Self {
+        Self { cells, routes }
+    }
+
+    fn answer(&self, outcome: &DryRunOutcome) -> Result<v1::DryRunResponse, Status> {
+        let cell = self.cells.get(outcome.cell.as_str())?;
+        let DryRunOutcome { deltas, action, .. } = outcome;
+        let effects = cell.state(|state| sentences(state, deltas, action, EFFECTS_MAX))?;
+        let left_out = effects.all.saturating_sub(effects.shown.len());
+        let shown = effects.shown.into_iter();
+        Ok(v1::DryRunResponse {
+            changes: outcome.changes,
+            effects: shown.map(|(subject, text)| v1::DryRunEffect { subject, text }).collect(),
+            effects_left_out: u32::try_from(left_out).unwrap_or(u32::MAX),
+        })
     }
 }
 
@@ -51,7 +70,7 @@ impl DryRunService for DryRunServer {
         call.extensions_mut().insert(mark.clone());
         let Ok(answer) = self.routes.clone().oneshot(call).await;
         if let Some(outcome) = mark.take() {
-            return Ok(Response::new(outcome.into()));
+            return self.answer(&outcome).map(Response::new);
         }
         // A refusal, or a change that was done before or is none.
         status_of(answer).await.map(|()| Response::new(v1::DryRunResponse::default()))
@@ -86,15 +105,4 @@ async fn status_of(answer: http::Response<Body>) -> Result<(), Status> {
         }
     };
     status.filter(|status| status.code() != tonic::Code::Ok).map_or(Ok(()), Err)
-}
-
-impl From<DryRunOutcome> for v1::DryRunResponse {
-    fn from(outcome: DryRunOutcome) -> Self {
-        let effects = outcome.effects.into_iter();
-        Self {
-            changes: outcome.changes,
-            effects: effects.map(|(subject, text)| v1::DryRunEffect { subject, text }).collect(),
-            effects_left_out: u32::try_from(outcome.left_out).unwrap_or(u32::MAX),
-        }
-    }
 }

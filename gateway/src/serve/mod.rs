@@ -397,7 +397,7 @@ impl Servers {
             .add_service(bounded!(AccessServiceServer::new(AccessServer::new(cells()))))
             .add_service(bounded!(AuditServiceServer::new(AuditServer::new(cells()))))
             .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))));
-        let dry_run = bounded!(DryRunServiceServer::new(DryRunServer::new(routes.clone())));
+        let dry_run = bounded!(DryRunServiceServer::new(DryRunServer::new(cells(), routes.clone())));
         routes.add_service(dry_run).add_service(agents)
     }
 }

@@ -41,10 +41,11 @@ impl From<&DryRunResponse> for DryRunView {
 impl DryRunView {
     pub(crate) fn text(&self) -> String {
         let begin = "dry run: the cell takes the change, and nothing was changed";
-        match (self.changes, self.effects.is_empty()) {
-            (false, _) => return format!("{begin}; there is nothing to change"),
-            (true, true) => return begin.to_owned(),
-            (true, false) => {}
+        if !self.changes {
+            return format!("{begin}; there is nothing to change");
+        }
+        if self.effects.is_empty() {
+            return begin.to_owned();
         }
         let mut text = format!("{begin}; it would do this:");
         for EffectView { subject, text: what } in &self.effects {

@@ -287,7 +287,7 @@ impl FederatedJobView {
         }
     }
 
-    /// Returns true if tasks have no place because the federation has no cells. Each cell that it has is in the reasons.
+    /// Returns true if tasks have no place because the federation has no cells. Each that it has is in the reasons.
     pub(crate) fn lacks_cells(&self) -> bool {
         self.divided_revision == self.revision && self.unplaced > 0 && self.reasons.is_empty()
     }
