@@ -91,6 +91,6 @@ async fn a_dry_run_is_refused_as_the_change_would_be() {
     let used = cell.borough(&["job", "list", "--dry-run"]).await.ended(2);
     used.warns("--dry-run: this verb changes nothing in a cell");
     cell.borough(&["task", "exec", "web/0", "--dry-run", "--", "true"]).await.ended(255);
-    cell.borough(&["store", "check", "--dry-run"]).await.ended(255);
+    cell.borough(&["context", "list", "--dry-run"]).await.ended(2);
     cell.finish().await;
 }

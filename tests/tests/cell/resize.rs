@@ -279,7 +279,7 @@ async fn the_plan_gives_room_to_new_tasks_before_it_gives_it_to_resizes() {
     // Without new tasks both have room.
     let file = cell.file("web.yaml", &tasks(2, "128MiB"));
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
-    plan.prints("resize tasks 0-1 in place, which keeps their processes: task.resources.memory");
+    plan.prints("resize tasks 0-1 in place, which keep their processes: task.resources.memory");
     cell.finish().await;
 }
 

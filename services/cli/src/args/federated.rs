@@ -182,9 +182,6 @@ pub struct FederatedRebalance {
     /// Move only tasks that do not run and have no room in their cell
     #[arg(long)]
     pub stuck: bool,
-    /// Show what would move, and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
     #[command(flatten)]
     pub wait: FederatedWait,
 }

@@ -155,7 +155,7 @@ fn global_options_are_explained_in_the_first_screen_only() {
         Arguments::command().get_arguments().filter(|one| one.is_global_set()).cloned().collect();
     let global: BTreeSet<String> =
         global.iter().filter_map(Arg::get_long).map(|long| format!("--{long}")).collect();
-    assert_eq!(global.len(), 14, "{global:?}");
+    assert_eq!(global.len(), 15, "{global:?}");
     let mut found = Vec::new();
     lines("borough", &Arguments::screens(), &mut found);
     assert!(found.len() > 40, "{}", found.len());

@@ -280,7 +280,7 @@ async fn rebalance(
     let which = if rebalance.stuck { v1::RebalancedTasks::Stuck } else { v1::RebalancedTasks::All };
     let plan = client.federated_rebalance_plan(&job, which).await;
     let plan = FederatedPlanView::from(plan.map_err(|error| explained(&client, error))?);
-    if rebalance.dry_run || !plan.changed {
+    if global.dry_run || !plan.changed {
         printer.one(&plan, FederatedPlanView::rebalance_text)?;
         return Ok(if plan.changed { Code::Changed } else { Code::Done });
     }

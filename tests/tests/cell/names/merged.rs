@@ -77,8 +77,10 @@ async fn several_jobs_are_one_service_with_a_share_for_each() {
     .await;
     cell.borough(&["name", "set", "shop"]).await.ended(2).warns("accepted: --label as well");
     cell.borough(&["name", "set", "shop", "-l", "app=shop"]).await.ended(0).prints("90.0%").prints("10.0%");
-    let ran = cell.borough(&["name", "list", "shop"]).await.ended(3);
-    ran.warns("it is a service over several jobs").warns("hint: borough name status tester/shop");
+    cell.borough(&["name", "set", "mall", "-l", "app=shop"]).await.ended(0);
+    let ran = cell.borough(&["name", "list", "mall"]).await.ended(3);
+    ran.warns("it is a service over several jobs").warns("hint: borough name status tester/mall");
+    cell.borough(&["name", "remove", "mall", "--yes"]).await.ended(0);
     until("ten endpoints", || async { (weights(&cell, PORT).await.len() == 10).then_some(()) }).await;
     assert!(
         (part_of(&weights(&cell, PORT).await, "shop-canary") - 0.1).abs() < 0.001,

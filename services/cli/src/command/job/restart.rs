@@ -97,7 +97,10 @@ pub(super) async fn restart_job(
         progress.reached();
     }
     drop(progress);
-    ended.map_err(|failure| rolling.stopped(&failure))?;
+    ended.map_err(|failure| match failure.dry_run() {
+        Some(_) => RestartStopped { failure, at: None },
+        None => rolling.stopped(&failure),
+    })?;
     let Rolling { done, left, .. } = rolling;
     let (user, name) = (job.user.as_str().into(), job.name.as_str().into());
     Ok(RestartedView { user, name, restarted: done, left })
