@@ -11,6 +11,10 @@ WINDOWS = [
 
 COMMITS = 'name=~"jobs_submit|placement_commit|task_report|lease_renew"'
 
+# Lists and streams take as long as they are large.
+CALLS = 'class=~"operator|change|read"'
+FAULTS = 'code=~"UNAVAILABLE|INTERNAL|UNKNOWN|DATA_LOSS|DEADLINE_EXCEEDED"'
+
 # name: what counts as an error, as a share of 0 to 1 over WINDOW; the objective; and what it says.
 OBJECTIVES = {
     "commits": {
@@ -25,6 +29,32 @@ OBJECTIVES = {
                  ('store_run_seconds_count{name="jobs_submit",result="ok"}', "0+100x500")],
         "slow": [('store_run_seconds_bucket{name="jobs_submit",result="error",le="0.3"}', "0+998x500"),
                  ('store_run_seconds_count{name="jobs_submit",result="error"}', "0+1000x500")],
+    },
+    "calls": {
+        "alert": "BoroughCallsSlow",
+        "objective": 0.999,
+        "error": f"1 - sum(rate(borough_gateway_calls_seconds_bucket{{{CALLS},le=\"1.0\"}}[WINDOW]))"
+                 f" / sum(rate(borough_gateway_calls_seconds_count{{{CALLS}}}[WINDOW]))",
+        "summary": "Calls that read or change single objects take more than a second",
+        "good": [('borough_gateway_calls_seconds_bucket{class="read",le="1.0"}', "0+100x500"),
+                 ('borough_gateway_calls_seconds_count{class="read"}', "0+100x500")],
+        "fast": [('borough_gateway_calls_seconds_bucket{class="change",le="1.0"}', "0+90x500"),
+                 ('borough_gateway_calls_seconds_count{class="change"}', "0+100x500")],
+        "slow": [('borough_gateway_calls_seconds_bucket{class="operator",le="1.0"}', "0+998x500"),
+                 ('borough_gateway_calls_seconds_count{class="operator"}', "0+1000x500")],
+    },
+    "answers": {
+        "alert": "BoroughCallsFail",
+        "objective": 0.999,
+        "error": f"(sum(rate(borough_gateway_calls_answers_total{{{FAULTS}}}[WINDOW])) or vector(0))"
+                 " / sum(rate(borough_gateway_calls_answers_total[WINDOW]))",
+        "summary": "Calls fail by a fault of gateways or of the store, and not of their callers",
+        "good": [('borough_gateway_calls_answers_total{method="JobService/GetJob",code="NOT_FOUND"}', "0+100x500"),
+                 ('borough_gateway_calls_answers_total{method="JobService/GetJob",code="OK"}', "0+100x500")],
+        "fast": [('borough_gateway_calls_answers_total{method="JobService/StopJob",code="UNAVAILABLE"}', "0+10x500"),
+                 ('borough_gateway_calls_answers_total{method="JobService/StopJob",code="OK"}', "0+90x500")],
+        "slow": [('borough_gateway_calls_answers_total{method="JobService/StopJob",code="INTERNAL"}', "0+2x500"),
+                 ('borough_gateway_calls_answers_total{method="JobService/StopJob",code="OK"}', "0+998x500")],
     },
     "plans": {
         "alert": "BoroughPlansSlow",
@@ -146,7 +176,8 @@ def quantile(share, metric, by=""):
 BOARDS = {
     "cell": ("Borough: cell", [
         ("Error budget burnt, by objective (1 uses it up in 30 days)", "none",
-         [("borough:commits:error_1h / 0.001", "commits"), ("borough:plans:error_1h / 0.01", "plans"),
+         [("borough:commits:error_1h / 0.001", "commits"), ("borough:calls:error_1h / 0.001", "calls"),
+          ("borough:answers:error_1h / 0.001", "answers"), ("borough:plans:error_1h / 0.01", "plans"),
           ("borough:gateways:error_1h / 0.001", "gateways"), ("borough:names:error_1h / 0.001", "names {{cell}}")]),
         ("Processes that answer", "none", [('sum by (job) (up{job=~"borough-.+"})', "{{job}}")]),
         ("Tasks that wait for their turn, and that fit nowhere", "none",
@@ -160,6 +191,10 @@ BOARDS = {
         ("Endpoints", "none", [(f"max by (cell) (borough_names_endpoints{CELL})", "{{cell}}")]),
         ("Calls under way, by class", "none", [("sum by (class) (borough_gateway_calls_seats)", "{{class}}"),
                                                ("sum by (class) (borough_gateway_calls_waiting)", "wait {{class}}")]),
+        ("Answers per second, by code", "ops", [(f"sum by (code) ({rate('borough_gateway_calls_answers_total')})", "{{code}}")]),
+        ("Time of calls, 99 %, by class", "s",
+         [("histogram_quantile(0.99, sum by (le, class) (rate(borough_gateway_calls_seconds_bucket[$__rate_interval])))",
+           "{{class}}")]),
         ("Connections", "none", [("sum by (instance) (borough_gateway_connections_open)", "{{instance}}"),
                                  ("sum by (instance) (borough_gateway_connections_unauthenticated)", "no token {{instance}}")]),
     ]),

@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
-use crate::call::{CallKind, CallTrace};
+use crate::call::{CallKind, CallTrace, code_text};
 use crate::cell::Cells;
 use crate::connection::ConnectionMark;
 
@@ -122,19 +122,6 @@ fn is_refusal(code: Code, kind: Option<CallKind>) -> bool {
         | Code::Unavailable
         | Code::DataLoss => false,
     }
-}
-
-/// The code as gRPC writes it, such as `PERMISSION_DENIED`.
-fn code_text(code: Code) -> String {
-    let words = format!("{code:?}");
-    let mut text = String::with_capacity(words.len() + 2);
-    for letter in words.chars() {
-        if letter.is_ascii_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.push(letter.to_ascii_uppercase());
-    }
-    text
 }
 
 /// The reason in the details, and the first field that is refused: never a value, which may be secret.

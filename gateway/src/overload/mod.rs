@@ -17,20 +17,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use borough_kv::env::Clock;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use crate::auth::Principal;
 use crate::connection::CallLimits;
 use crate::status::{status_exhausted, status_unavailable};
-use class::{CallCharge, CallerKey};
+use class::{CallCharge, CallClass, CallerKey};
 use metrics::CallMetrics;
 use share::{Entry, Let, Seats, Ticket};
 use stream::HeldBody;
@@ -50,6 +51,7 @@ enum WaitNotice {
 struct CallsShared {
     seats: Mutex<SeatsHeld>,
     metrics: CallMetrics,
+    clock: Arc<dyn Clock>,
     ending: AtomicBool,
     /// Ends every stream.
     cut: CancellationToken,
@@ -80,12 +82,12 @@ impl SeatsHeld {
 pub(crate) struct Calls(Arc<CallsShared>);
 
 impl Calls {
-    pub(crate) fn new(limits: CallLimits, registry: &mut Registry) -> Self {
+    pub(crate) fn new(limits: CallLimits, registry: &mut Registry, clock: Arc<dyn Clock>) -> Self {
         let metrics = CallMetrics::default();
         metrics.register(registry);
         let seats = Mutex::new(SeatsHeld { seats: Seats::new(limits), waits: BTreeMap::new() });
         let (cut, idle) = (CancellationToken::new(), Notify::new());
-        Self(Arc::new(CallsShared { seats, metrics, ending: AtomicBool::new(false), cut, idle }))
+        Self(Arc::new(CallsShared { seats, metrics, clock, ending: AtomicBool::new(false), cut, idle }))
     }
 
     /// Refuses every call from now on, and waits until those that have begun are done.
@@ -210,10 +212,36 @@ impl Calls {
         answer: impl FnOnce(Option<StreamSeat>) -> Result<T, Status>,
     ) -> Result<T, Status> {
         let Some(charge) = CallCharge::of(path, principal) else { return answer(None) };
-        let AdmittedCall { seat, stream } = self.admit(charge).await?;
-        let answered = answer(stream);
-        drop(seat);
+        let watch = self.timed(path, charge.class);
+        let admitted = self.admit(charge).await;
+        let answered = admitted.and_then(|AdmittedCall { seat, stream }| {
+            let answered = answer(stream);
+            drop(seat);
+            answered
+        });
+        watch.ended(answered.as_ref().map_or_else(Status::code, |_| Code::Ok));
         answered
+    }
+
+    /// Begins to time a call.
+    fn timed(&self, path: &str, class: CallClass) -> TimedCall {
+        let begun = self.0.clock.monotonic();
+        TimedCall { calls: self.clone(), method: metrics::method_of(path), class, begun }
+    }
+}
+
+/// A call from its arrival to its answer. One whose caller goes first is not counted.
+struct TimedCall {
+    calls: Calls,
+    method: &'static str,
+    class: CallClass,
+    begun: Duration,
+}
+
+impl TimedCall {
+    fn ended(self, code: Code) {
+        let CallsShared { metrics, clock, .. } = &*self.calls.0;
+        metrics.answered(self.method, self.class, code, clock.monotonic().saturating_sub(self.begun));
     }
 }
 
@@ -326,10 +354,14 @@ where
         let mut inner = std::mem::replace(&mut self.inner, next);
         let Some(charge) = charge else { return Box::pin(inner.call(request)) };
         let calls = self.calls.clone();
+        let timed = calls.timed(request.uri().path(), charge.class);
         Box::pin(async move {
             let AdmittedCall { seat, stream } = match calls.admit(charge).await {
                 Ok(admitted) => admitted,
-                Err(refused) => return Ok(refused.into_http()),
+                Err(refused) => {
+                    timed.ended(refused.code());
+                    return Ok(refused.into_http());
+                }
             };
             let mut answer = Box::pin(inner.call(request));
             let in_time = tokio::time::timeout(SEATED_MAX, &mut answer).await;
@@ -338,6 +370,11 @@ where
                 Ok(answer) => answer,
                 Err(_) => answer.await,
             };
+            if let Ok(answer) = &answer {
+                // The status of a call that was done follows its body.
+                let status = Status::from_header_map(answer.headers());
+                timed.ended(status.map_or(Code::Ok, |status| status.code()));
+            }
             answer.map(|answer| match stream {
                 Some(stream) => answer.map(|body| Body::new(HeldBody::new(body, stream, &calls.0.cut))),
                 None => answer,

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::AtomicUsize;
 
+use borough_kv::env::SystemClock;
 use borough_model::Name;
 use borough_model::access::Identity;
 use bytes::Bytes;
@@ -26,8 +27,13 @@ struct Busy {
 
 impl Busy {
     fn new() -> Self {
+        Self::measured(&mut Registry::default())
+    }
+
+    /// With its metrics in `registry`.
+    fn measured(registry: &mut Registry) -> Self {
         let limits = CallLimits { waiting_per_caller: 2, streams: 4, ..CallLimits::of_seats(16) };
-        let calls = Calls::new(limits, &mut Registry::default());
+        let calls = Calls::new(limits, registry, SystemClock::shared());
         Self { calls, open: Arc::new(Semaphore::new(0)), begun: Arc::default() }
     }
 
@@ -189,4 +195,27 @@ async fn requests_over_http_have_their_share_like_calls() {
     // One that ends lets nobody in.
     busy.calls.0.ending.store(true, Ordering::Release);
     assert_eq!(ask("ListEndpoints").await.err().unwrap().code(), Code::Unavailable);
+}
+
+/// Whatever a caller writes into a path, the metrics stay as many.
+#[tokio::test]
+async fn answers_are_counted_by_method_and_code_and_timed_by_class() {
+    let mut registry = Registry::default();
+    let busy = Busy::measured(&mut registry);
+    busy.open.add_permits(2);
+    busy.call("ann", "StopJob").await.unwrap().unwrap();
+    busy.call("ann", "Nonsense").await.unwrap().unwrap();
+    busy.calls.end().await;
+    busy.call("ann", "GetJob").await.unwrap().unwrap_err();
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for line in [
+        "borough_gateway_calls_answers_total{method=\"JobService/StopJob\",code=\"OK\"} 1",
+        "borough_gateway_calls_answers_total{method=\"other\",code=\"OK\"} 1",
+        "borough_gateway_calls_answers_total{method=\"JobService/GetJob\",code=\"UNAVAILABLE\"} 1",
+        "borough_gateway_calls_seconds_count{class=\"change\"} 2",
+        "borough_gateway_calls_seconds_count{class=\"read\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
 }

@@ -265,7 +265,7 @@ impl Gateway {
         }
         let cells = Arc::new(Cells(cells));
         let health = ProcessHealth::start(config.health, cancelled.clone());
-        let calls = Calls::new(config.connections.calls, &mut config.registry.lock());
+        let calls = Calls::new(config.connections.calls, &mut config.registry.lock(), Arc::clone(clock));
         if let Some(incoming) = incoming {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
             // An agent that is alive may miss reports, and the next renewal may then be late.
