@@ -124,6 +124,13 @@ pub struct Caller {
     pub(crate) dry_run: Option<DryRunMark>,
 }
 
+impl Caller {
+    /// Whether it asks what would happen.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run.is_some()
+    }
+}
+
 impl CellContext {
     /// Opens the context of a cell and counts its sessions in `metrics`. Its background tasks end with `cancelled`.
     /// `machine` is the clock of this process; stored times come from the mirror's clock, which shows the cell's time.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use borough_model::journal::ValueChange;
 use borough_model::{Delta, Name};
 use borough_store::StoreError;
-use borough_store::journal::ChangeSet;
 use parking_lot::Mutex;
 
 /// The mark of a call that is a dry run, with what came of it. Every change goes through `Cells::admit_change`, which
@@ -19,19 +19,17 @@ pub(crate) struct DryRunOutcome {
     pub(crate) cell: Name,
     /// The name of the transaction.
     pub(crate) action: &'static str,
+    /// What the call is about, such as `quota/ann/batch`; empty: nothing by a name.
+    pub(crate) object: String,
     pub(crate) changes: bool,
     pub(crate) deltas: Vec<Delta>,
+    /// What changes within rows, for people.
+    pub(crate) values: Vec<ValueChange>,
 }
 
 impl DryRunMark {
     /// Keeps what the transaction would commit. The error ends it.
-    pub(super) fn finish(&self, cell: &Name, action: &'static str, changes: &ChangeSet) -> StoreError {
-        let outcome = DryRunOutcome {
-            cell: cell.clone(),
-            action,
-            changes: changes.has_effect(),
-            deltas: changes.deltas().to_vec(),
-        };
+    pub(super) fn finish(&self, outcome: DryRunOutcome) -> StoreError {
         *self.0.lock() = Some(outcome);
         StoreError::refused("this was a dry run")
     }

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tonic::Status;
 
 use super::context::{Caller, CellContext};
+use super::dry_run::DryRunOutcome;
 use crate::status::status_from_store;
 
 /// Whether a mutation needs an open cell, since it adds work.
@@ -36,6 +37,8 @@ pub struct KeyedRequest {
     caller: Caller,
     action: &'static str,
     admission: Admission,
+    /// Whether something outside of the store follows it.
+    acts: bool,
     /// Stands for the content.
     digest: Vec<u8>,
 }
@@ -44,12 +47,17 @@ impl KeyedRequest {
     /// A mutation of what the cell has. `asked` is its content, and `action` names its transaction.
     pub fn new(caller: &Caller, action: &'static str, asked: &impl Message) -> Self {
         let digest = digest_of_request(action, asked);
-        Self { caller: caller.clone(), action, admission: Admission::Existing, digest }
+        Self { caller: caller.clone(), action, admission: Admission::Existing, acts: false, digest }
     }
 
     /// The same request, for new work.
     pub fn of_new_work(self) -> Self {
         Self { admission: Admission::New, ..self }
+    }
+
+    /// The same request, which an agent carries out.
+    pub fn of_agent(self) -> Self {
+        Self { acts: true, ..self }
     }
 
     /// The request's id.
@@ -79,7 +87,7 @@ where
     F: Fn(Transaction, ChangeSet) -> Fut,
     Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
 {
-    let &KeyedRequest { ref caller, action, admission, ref digest } = request;
+    let &KeyedRequest { ref caller, action, admission, acts, ref digest } = request;
     let change = cell.change(caller, action);
     let expires_ms = cell.requests_expire_ms(change.at_ms, 1);
     let (change, space, closure) = (&change, &cell.space, &closure);
@@ -97,7 +105,16 @@ where
         }
         let (value, changes) = closure(tx.clone(), changes).await?;
         if let Some(mark) = &caller.dry_run {
-            return Err(mark.finish(&cell.name, action, &changes));
+            let object = caller.call.as_ref().and_then(|call| call.object.clone());
+            let outcome = DryRunOutcome {
+                cell: cell.name.clone(),
+                action,
+                object: object.unwrap_or_default(),
+                changes: acts || changes.has_effect(),
+                deltas: changes.deltas().to_vec(),
+                values: changes.values().to_vec(),
+            };
+            return Err(mark.finish(outcome));
         }
         let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
         request_finish(&tx, space, change.request, digest, &result, expires_ms)?;

@@ -36,10 +36,15 @@ impl DryRunServer {
 
     fn answer(&self, outcome: &DryRunOutcome) -> Result<v1::DryRunResponse, Status> {
         let cell = self.cells.get(outcome.cell.as_str())?;
-        let DryRunOutcome { deltas, action, .. } = outcome;
-        let effects = cell.state(|state| sentences(state, deltas, action, EFFECTS_MAX))?;
+        let effects = cell.state(|state| sentences(state, outcome, EFFECTS_MAX))?;
         let left_out = effects.all.saturating_sub(effects.shown.len());
-        let shown = effects.shown.into_iter();
+        let mut shown = effects.shown;
+        if shown.is_empty() && outcome.changes && !outcome.object.is_empty() {
+            // It is of a kind that has no events.
+            let (kind, name) = outcome.object.split_once('/').unwrap_or(("", &outcome.object));
+            shown.push((format!("{kind} {name}").trim().to_owned(), "as the request says".to_owned()));
+        }
+        let shown = shown.into_iter();
         Ok(v1::DryRunResponse {
             changes: outcome.changes,
             effects: shown.map(|(subject, text)| v1::DryRunEffect { subject, text }).collect(),

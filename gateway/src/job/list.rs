@@ -80,8 +80,9 @@ pub fn job_counts(mirror: &MirrorHandle, row: &JobRow) -> v1::TaskCounts {
 /// Converts a job of the mirror to a message, with how far its rollout is. Takes the mirror's lock, for a short time
 /// each.
 pub fn job_message(cell: &CellContext, row: &JobRow) -> v1::Job {
+    let now_ms = cell.clock.wall_ms();
     let (stored, mut progress) =
-        cell.mirror.read(|state| (state.stored_spec_of(row), RolloutCounting::begin(state, row)));
+        cell.mirror.read(|state| (state.stored_spec_of(row), RolloutCounting::begin(state, row, now_ms)));
     let mut counting = JobCounting::default();
     while cell.mirror.read(|state| counting.part_with(state, row, PART_ROWS, progress.as_mut())) {}
     let spec = stored.as_ref().and_then(|stored| stored.decoded(&row.name));
@@ -114,19 +115,34 @@ struct RolloutCounting {
     /// Tasks that surge and do not wait for a node, and the healthy ones of these.
     surging: u32,
     surging_healthy: u32,
+    /// Who became healthy later has not been so for long enough.
+    proven_ms: i64,
+    proving: u32,
 }
 
 impl RolloutCounting {
-    /// `None`: the job has had no rollout, or its spec is not known.
-    fn begin(state: &MirrorState, row: &JobRow) -> Option<Self> {
+    /// At this time of the cell. `None`: the job has had no rollout, or its spec is not known.
+    fn begin(state: &MirrorState, row: &JobRow, now_ms: i64) -> Option<Self> {
         let version = row.rollout.as_deref()?.version;
         let spec = state.spec_of(row)?;
-        let (kind, fits) = (spec.kind, AttemptFits::new(row.spec_version, spec));
-        let progress = RolloutProgress::default();
-        Some(Self { version, kind, fits, progress, known: 0, surging: 0, surging_healthy: 0 })
+        let healthy_after_ms = spec.update.clone().unwrap_or_default().healthy_after_ms;
+        Some(Self {
+            version,
+            kind: spec.kind,
+            fits: AttemptFits::new(row.spec_version, spec),
+            progress: RolloutProgress::default(),
+            known: 0,
+            surging: 0,
+            surging_healthy: 0,
+            proven_ms: now_ms.saturating_sub_unsigned(healthy_after_ms),
+            proving: 0,
+        })
     }
 
     fn task(&mut self, state: &MirrorState, row: &JobRow, task: &TaskRow) {
+        let is_proving =
+            task.spec_version >= self.version && task.is_healthy() && task.healthy_ms > self.proven_ms;
+        self.proving = self.proving.saturating_add(u32::from(is_proving));
         if task.id.index >= row.owner_count() {
             let surges = task.id.index < row.count && !task.waits_for_node();
             self.surging = self.surging.saturating_add(u32::from(surges));
@@ -148,6 +164,7 @@ impl RolloutCounting {
             healthy,
             surging: Some(self.surging),
             surging_healthy: Some(self.surging_healthy),
+            proving: Some(self.proving),
         }
     }
 }

@@ -91,6 +91,12 @@ impl PlannedInPlace {
     }
 }
 
+/// What a file changes for attempts of one version.
+struct VersionDiff {
+    before: JobSpec,
+    changes: Vec<FieldChange>,
+}
+
 /// What each task of a running job needs, if a rollout changes some in place and replaces `replaced`.
 pub(super) fn planned_needs(
     state: &MirrorState,
@@ -99,19 +105,27 @@ pub(super) fn planned_needs(
     in_place: &PlannedInPlace,
     replaced: &BTreeSet<u32>,
 ) -> Vec<v1::PlannedNeed> {
-    let Some(before) = state.spec_of(row).map(|before| before.in_force(row)) else { return Vec::new() };
-    let changes = attempt_diff(&before, spec);
+    let Some(in_force) = state.spec_of(row).map(|in_force| in_force.in_force(row)) else { return Vec::new() };
+    // Tasks beyond the new count end. The owner of a daemon job decides about no count.
+    let count = if row.daemon.is_some() { row.owner_count() } else { row.owner_count().min(spec.count) };
+    let mut versions: BTreeMap<u32, VersionDiff> = BTreeMap::new();
     let mut groups: BTreeMap<(i32, String), Vec<u32>> = BTreeMap::new();
-    for task in state.job_tasks(row.id).filter(|task| task.id.index < row.owner_count()) {
+    for task in state.job_tasks(row.id).filter(|task| task.id.index < count) {
         let index = task.id.index;
-        let fields = fields_for(&changes, index);
+        // After a failed rollout, an attempt may have another version than the one in force.
+        let VersionDiff { before, changes } = versions.entry(task.spec_version).or_insert_with(|| {
+            let own = state.spec(row.id, task.spec_version).map(|own| own.in_force(row));
+            let before = own.unwrap_or_else(|| in_force.clone());
+            VersionDiff { changes: attempt_diff(&before, spec), before }
+        });
+        let fields = fields_for(changes, index);
         let (need, why) = if in_place.adopted.contains(&index) {
             let weighs = before.weight_for(index) != spec.weight_for(index);
             if weighs { (Need::Weight, fields.join(", ")) } else { (Need::Nothing, String::new()) }
         } else if in_place.resized.contains(&index) {
             (Need::Resize, fields.join(", "))
         } else if replaced.contains(&index) {
-            let of_job = || resize_prevented(spec).filter(|_| amounts_only(&before, spec, index));
+            let of_job = || resize_prevented(spec).filter(|_| amounts_only(before, spec, index));
             let why = in_place.refused.get(&index).cloned().or_else(|| of_job().map(str::to_owned));
             let why = why.map(|why| format!("; {why}")).unwrap_or_default();
             (Need::Replace, format!("{}{why}", fields.join(", ")))

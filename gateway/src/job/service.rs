@@ -186,7 +186,7 @@ impl JobService for JobServer {
             submitted_ms: cell.clock.wall_ms(),
         };
         let is_new = acceptable
-            && caller.dry_run.is_none()
+            && !caller.is_dry_run()
             && request.expected_revision == 0
             && request.expected_job.is_empty()
             && !request.expected_absent

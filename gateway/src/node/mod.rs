@@ -9,7 +9,7 @@ use borough_model::node::{
     AgentIdentity, NodeAlloc, NodeLoad, NodeRow, NodeSeen, Taint, TaintMatch, silent_since_ms,
 };
 use borough_model::task::StopReason;
-use borough_model::{Name, NodeId};
+use borough_model::{Name, NodeId, TaskId};
 use borough_proto::convert::{
     FieldRefused, is_drained, labels_removed, name_from_text, node_state_to_message, node_to_message,
     taint_matches_from_message, taints_from_message,
@@ -171,10 +171,15 @@ enum NodeOperation {
     Cordon,
     Uncordon,
     Drain,
+    /// With the first stops, which otherwise follow in transactions of their own: for a dry run.
+    DrainForced,
     Taint(Vec<Taint>),
     Untaint(Vec<TaintMatch>),
     Admit(AgentIdentity, Option<NodeSeen>),
-    Label { set: BTreeMap<String, String>, remove: BTreeSet<String> },
+    Label {
+        set: BTreeMap<String, String>,
+        remove: BTreeSet<String>,
+    },
 }
 
 impl NodeOperation {
@@ -182,7 +187,7 @@ impl NodeOperation {
         match self {
             Self::Cordon => "node_cordon",
             Self::Uncordon => "node_uncordon",
-            Self::Drain => "node_drain",
+            Self::Drain | Self::DrainForced => "node_drain",
             Self::Taint(_) => "node_taint",
             Self::Untaint(_) => "node_untaint",
             Self::Admit(..) => "node_admit",
@@ -195,12 +200,32 @@ impl NodeOperation {
             Self::Cordon => node_cordon(tx, changes, node).await,
             Self::Uncordon => node_uncordon(tx, changes, node).await,
             Self::Drain => node_drain(tx, changes, node).await,
+            Self::DrainForced => {
+                let row = node_drain(tx, changes, node).await?;
+                node_tasks_page_stop(tx, changes, node, None).await?;
+                Ok(row)
+            }
             Self::Taint(taints) => node_taints_set(tx, changes, node, taints, &[]).await,
             Self::Untaint(gone) => node_taints_set(tx, changes, node, &[], gone).await,
             Self::Admit(identity, seen) => node_agent_admit(tx, changes, node, identity, seen.as_ref()).await,
             Self::Label { set, remove } => node_labels_set(tx, changes, node, set, remove).await,
         }
     }
+}
+
+/// Begins to stop the next tasks of a node that are of no daemon job. Returns behind which task others follow.
+async fn node_tasks_page_stop(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    after: Option<TaskId>,
+) -> StoreResult<Option<TaskId>> {
+    let page = task_list_by_node(tx, changes.space(), node, after, STOPPED_MAX).await?;
+    // Those of daemon jobs end last: the controller ends them when the others have left.
+    let charged = page.rows.iter().filter(|row| row.state.is_charged() && row.daemon_node.is_none());
+    let attempts: Vec<_> = charged.map(|row| (row.id, row.incarnation)).collect();
+    task_stop_begin(tx, changes, &attempts, StopReason::Drained).await?;
+    Ok(page.next)
 }
 
 /// Begins to stop every task of a drained node that is of no daemon job, in as many transactions as needed. Fails if
@@ -219,14 +244,10 @@ async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> St
                     format!("node {name} is not drained any more"),
                 ));
             }
-            let page = task_list_by_node(&tx, space, node.id, after, STOPPED_MAX).await?;
-            // Those of daemon jobs end last: the controller ends them when the others have left.
-            let charged = page.rows.iter().filter(|row| row.state.is_charged() && row.daemon_node.is_none());
-            let attempts: Vec<_> = charged.map(|row| (row.id, row.incarnation)).collect();
-            task_stop_begin(&tx, &mut changes, &attempts, StopReason::Drained).await?;
+            let next = node_tasks_page_stop(&tx, &mut changes, node.id, after).await?;
             let epoch = changes.store_epoch();
             changes.append(&tx)?;
-            Ok::<_, StoreError>((page.next, epoch))
+            Ok::<_, StoreError>((next, epoch))
         });
         let ((next, epoch), committed) = stopped.await?;
         cursor = committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp }).or(cursor);
@@ -289,7 +310,12 @@ impl NodeService for NodeServer {
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
         let (cell, caller, request) = self.cells.admit_change(request)?;
-        let (node, cursor) = steer(cell, &caller, NodeOperation::Drain, &request).await?;
+        let verb = if request.force && caller.is_dry_run() {
+            NodeOperation::DrainForced
+        } else {
+            NodeOperation::Drain
+        };
+        let (node, cursor) = steer(cell, &caller, verb, &request).await?;
         if request.force {
             let name =
                 name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;

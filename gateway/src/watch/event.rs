@@ -10,6 +10,7 @@ use borough_model::{Delta, JobRow, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 use super::change::{JobNames, removed_name};
+use crate::cell::DryRunOutcome;
 
 /// The subject of an event, and a sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +28,13 @@ pub(crate) struct Sentences {
     pub(crate) all: usize,
 }
 
-/// The deltas of a transaction that calls itself `action`, of which at most `most` are shown.
-pub(crate) fn sentences(state: &MirrorState, deltas: &[Delta], action: &str, most: usize) -> Sentences {
+/// What a dry run would change, of which at most `most` are shown.
+pub(crate) fn sentences(state: &MirrorState, outcome: &DryRunOutcome, most: usize) -> Sentences {
+    let DryRunOutcome { deltas, values, action, .. } = outcome;
     let mut names = JobNames::default();
     deltas.iter().for_each(|delta| names.learn(state, delta));
-    let all = deltas.iter().filter_map(|delta| sentence(state, &names, delta, action));
+    let of = |delta| Some(with_values(sentence(state, &names, delta, action)?, delta, values));
+    let all = deltas.iter().filter_map(of);
     let mut sentences = Sentences { shown: Vec::new(), all: 0 };
     for Sentence { subject, text } in all {
         sentences.all += 1;

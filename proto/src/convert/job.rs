@@ -71,6 +71,7 @@ fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
         canaries_healthy_ms: rollout.canaries_healthy_ms,
         disruptions: rollout.disruptions,
         skipped: rollout.skipped,
+        untried: rollout.untried,
     }
 }
 

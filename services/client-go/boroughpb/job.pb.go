@@ -3170,7 +3170,9 @@ type Rollout struct {
 	// How many healthy tasks of the job's own it has ended.
 	Disruptions uint32 `protobuf:"varint,12,opt,name=disruptions,proto3" json:"disruptions,omitempty"`
 	// Tasks that kept an earlier version when it was done: it could end no more healthy ones (`disruptions_max`).
-	Skipped       uint32 `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped uint32 `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// It was done without a task that has its version: UNDO does not go back to it.
+	Untried       bool `protobuf:"varint,14,opt,name=untried,proto3" json:"untried,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3296,6 +3298,13 @@ func (x *Rollout) GetSkipped() uint32 {
 	return 0
 }
 
+func (x *Rollout) GetUntried() bool {
+	if x != nil {
+		return x.Untried
+	}
+	return false
+}
+
 // Counts tasks of a job. A rollout concerns those whose attempts the version changes, and those without an attempt yet.
 type RolloutProgress struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -3308,8 +3317,11 @@ type RolloutProgress struct {
 	Surging *uint32 `protobuf:"varint,4,opt,name=surging,proto3,oneof" json:"surging,omitempty"`
 	// Those of them that are healthy.
 	SurgingHealthy *uint32 `protobuf:"varint,5,opt,name=surging_healthy,json=surgingHealthy,proto3,oneof" json:"surging_healthy,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Healthy attempts of the version that have not been so for long enough to count (`update.healthy_after`). Absent: the
+	// gateway does not count them.
+	Proving       *uint32 `protobuf:"varint,6,opt,name=proving,proto3,oneof" json:"proving,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RolloutProgress) Reset() {
@@ -3373,6 +3385,13 @@ func (x *RolloutProgress) GetSurging() uint32 {
 func (x *RolloutProgress) GetSurgingHealthy() uint32 {
 	if x != nil && x.SurgingHealthy != nil {
 		return *x.SurgingHealthy
+	}
+	return 0
+}
+
+func (x *RolloutProgress) GetProving() uint32 {
+	if x != nil && x.Proving != nil {
+		return *x.Proving
 	}
 	return 0
 }
@@ -5756,7 +5775,7 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"unadmitted\x18\x03 \x01(\rR\n" +
 	"unadmitted\x12\x12\n" +
-	"\x04left\x18\x04 \x01(\rR\x04left\"\xa5\x03\n" +
+	"\x04left\x18\x04 \x01(\rR\x04left\"\xbf\x03\n" +
 	"\aRollout\x12.\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x18.borough.v1.RolloutStateR\x05state\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x19\n" +
@@ -5771,16 +5790,20 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	" \x01(\rR\bcanaries\x12.\n" +
 	"\x13canaries_healthy_ms\x18\v \x01(\x03R\x11canariesHealthyMs\x12 \n" +
 	"\vdisruptions\x18\f \x01(\rR\vdisruptions\x12\x18\n" +
-	"\askipped\x18\r \x01(\rR\askipped\"\xd0\x01\n" +
+	"\askipped\x18\r \x01(\rR\askipped\x12\x18\n" +
+	"\auntried\x18\x0e \x01(\bR\auntried\"\xfb\x01\n" +
 	"\x0fRolloutProgress\x12\x1c\n" +
 	"\tconcerned\x18\x01 \x01(\rR\tconcerned\x12\x18\n" +
 	"\aupdated\x18\x02 \x01(\rR\aupdated\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\rR\ahealthy\x12\x1d\n" +
 	"\asurging\x18\x04 \x01(\rH\x00R\asurging\x88\x01\x01\x12,\n" +
-	"\x0fsurging_healthy\x18\x05 \x01(\rH\x01R\x0esurgingHealthy\x88\x01\x01B\n" +
+	"\x0fsurging_healthy\x18\x05 \x01(\rH\x01R\x0esurgingHealthy\x88\x01\x01\x12\x1d\n" +
+	"\aproving\x18\x06 \x01(\rH\x02R\aproving\x88\x01\x01B\n" +
 	"\n" +
 	"\b_surgingB\x12\n" +
-	"\x10_surging_healthy\"\xd7\x02\n" +
+	"\x10_surging_healthyB\n" +
+	"\n" +
+	"\b_proving\"\xd7\x02\n" +
 	"\x13OrderRolloutRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +

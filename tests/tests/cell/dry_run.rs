@@ -40,9 +40,13 @@ fn changes(changed: &str, new: &str) -> Vec<(Vec<String>, &'static str)> {
         (words("node drain alpha-1 --detach"), "node alpha-1: ready, draining"),
         (words("node drain alpha-1 --force --detach"), "node alpha-1: ready, draining"),
         (words("node taint alpha-2 disk=slow:no_schedule"), "node alpha-2: ready, tainted disk=slow"),
-        (words("node label alpha-1 tier=web"), "nothing was changed"),
-        (words("quota set tester --band production --cpu 4"), "nothing was changed"),
-        (words("auth grant user/ann --role runner"), "nothing was changed"),
+        (words("node drain alpha-1 alpha-2 --detach"), "node alpha-2: ready, draining"),
+        (words("node label alpha-1 tier=web"), "node alpha-1: labels: "),
+        (words("node join-token issue alpha-9 --to /dev/null"), "nothing was changed"),
+        (words("task signal web/0 HUP"), "task tester/web/0: as the request says"),
+        (words("auth keys rotate"), "nothing was changed"),
+        (words("quota set tester --band production --cpu 4"), "quota tester/production: as the request says"),
+        (words("auth grant user/ann --role runner"), "grant user/ann: as the request says"),
         (words("name set shop -l app=shop"), "service tester/shop: "),
         (words("cell set alpha --lost-after 31s"), "nothing was changed"),
     ];
@@ -89,7 +93,7 @@ async fn a_dry_run_is_refused_as_the_change_would_be() {
     let gone = cell.borough(&["job", "stop", "nothing", "--dry-run"]).await.ended(3);
     gone.warns("no job \"nothing\" of user tester in cell alpha");
     let used = cell.borough(&["job", "list", "--dry-run"]).await.ended(2);
-    used.warns("--dry-run: this verb changes nothing in a cell");
+    used.warns("--dry-run: this verb has no dry run");
     cell.borough(&["task", "exec", "web/0", "--dry-run", "--", "true"]).await.ended(255);
     cell.borough(&["context", "list", "--dry-run"]).await.ended(2);
     cell.finish().await;

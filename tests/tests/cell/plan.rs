@@ -240,3 +240,17 @@ async fn a_change_that_was_planned_for_a_job_does_not_change_the_next_one_of_its
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_that_a_smaller_count_ends_is_not_said_to_be_left_alone() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let web = |count: u32, seconds: u32| {
+        let task = "resources: {cpu: 10m, memory: 8MiB}, grace: 200ms";
+        format!("name: web\ncount: {count}\ntask: {{command: [sleep, '{seconds}'], {task}}}\n")
+    };
+    cell.run("web.yaml", &web(2, 600)).await;
+    let plan = cell.borough(&["job", "plan", &cell.file("web.yaml", &web(1, 601))]).await.ended(1);
+    let plan = plan.prints("stop task 1\n").prints("replace task 0: task.command");
+    assert!(!plan.stdout.contains("alone"), "{}", plan.stdout);
+    cell.finish().await;
+}

@@ -132,7 +132,8 @@ async fn a_rollout_that_has_failed_is_finished_by_its_file() {
     failed.warns("the rollout of version 2 failed: no further task became healthy within 2s");
     cell.borough(&["node", "uncordon", "alpha-1"]).await.ended(0);
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
-    plan.prints("the rollout of version 2 has failed").prints("the submission begins it again");
+    let plan = plan.prints("the rollout of version 2 has failed").prints("the submission begins it again");
+    plan.prints(": task.command\n");
     cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 2");
     cell.borough(&["job", "run", &file]).await.ended(0).warns("no change");
     cell.finish().await;

@@ -1,7 +1,9 @@
 //! Says how much of a job's disruption budget is used, and by which tasks: what a drain may wait for.
 
+use std::sync::Arc;
+
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause, TaskPresence};
-use borough_model::job::JobRow;
+use borough_model::job::{JobRow, RolloutState};
 use borough_model::{JobId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
@@ -36,6 +38,25 @@ pub(super) fn budget_report(state: &MirrorState, job: JobId, now_ms: i64) -> Opt
         }
     }
     Some(report)
+}
+
+/// The jobs in an alloc set for whose budgets its rollout waits, each with how its budget is used. An alloc leaves with
+/// what is in it.
+pub(super) fn rollout_waits(state: &MirrorState, set: JobId, now_ms: i64) -> Vec<String> {
+    let Some(row) = state.jobs().get(&set) else { return Vec::new() };
+    let is_rolling = row.rollout.as_deref().is_some_and(|rollout| rollout.state == RolloutState::Rolling);
+    let mut tasks = state.job_tasks(set);
+    let is_stale = |task: &&Arc<TaskRow>| task.is_healthy() && task.spec_version < row.spec_version;
+    if !is_rolling || tasks.find(is_stale).is_none() {
+        return Vec::new();
+    }
+    let members = row.alloc_members().unwrap_or_default().iter().filter_map(|job| state.jobs().get(job));
+    let waits = members.filter_map(|member| {
+        let budget = state.spec_of(member).and_then(|spec| DisruptionBudget::in_alloc(&spec, member))?;
+        let report = report_of(state, member, &budget, now_ms);
+        (!report.is_left).then(|| format!("{}/{}: {}", member.user, member.name, report.text))
+    });
+    waits.collect()
 }
 
 fn report_of(state: &MirrorState, row: &JobRow, budget: &DisruptionBudget, now_ms: i64) -> BudgetReport {
@@ -105,7 +126,7 @@ fn why(task: &TaskRow) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use borough_model::job::{JobAlloc, JobKind, JobState, UpdateSpec, job_new};
+    use borough_model::job::{JobAlloc, JobKind, JobState, Rollout, UpdateSpec, job_new};
     use borough_model::task::Health;
     use borough_model::{Delta, Incarnation, JobSpec, RequestId, TaskId};
     use borough_store::journal::Listed;
@@ -152,6 +173,45 @@ mod tests {
         let expected = "0 of 2 tasks are away, and 1 may be; of job ada/web in it, 1 of 2 tasks is away, and 1 may be: \
                         task 0 starts";
         assert_eq!((waits.text.as_str(), waits.is_left), (expected, false));
+    }
+
+    /// Nothing else says why such a rollout goes no further.
+    #[test]
+    fn a_rollout_of_allocs_names_the_jobs_in_them_that_it_waits_for() {
+        let (set, member) = (JobId(1), JobId(2));
+        let spec = job_spec("ada", "places", JobKind::AllocSet);
+        let set_row = JobRow { count: 2, state: JobState::Running, ..job_new(set, &spec, RequestId(1), 0) };
+        let rolling = JobRow {
+            spec_version: 2,
+            rollout: Some(Box::new(Rollout::begin(&set_row, 2, "ada", 0))),
+            alloc: Some(Box::new(JobAlloc::Set { members: vec![member] })),
+            ..set_row
+        };
+        let member_spec = job_spec("ada", "web", JobKind::Service);
+        let member_row = JobRow {
+            count: 2,
+            state: JobState::Running,
+            alloc: Some(Box::new(JobAlloc::Member { set })),
+            ..job_new(member, &member_spec, RequestId(1), 0)
+        };
+        let said = |row: &JobRow, inside: &[TaskState]| {
+            let mut state = MirrorState::default();
+            add(
+                &mut state,
+                &JobRow { spec_version: 1, ..row.clone() },
+                &spec,
+                &[TaskState::Running; 2],
+                Health::Healthy,
+            );
+            state.list(Listed::Row(Box::new(Delta::Job { row: row.clone().into(), spec: None })));
+            add(&mut state, &member_row, &member_spec, inside, Health::Healthy);
+            rollout_waits(&state, set, 0)
+        };
+        let waits = ["ada/web: 1 of 2 tasks is away, and 1 may be: task 0 starts"];
+        assert_eq!(said(&rolling, &[TaskState::Starting, TaskState::Running]), waits);
+        assert_eq!(said(&rolling, &[TaskState::Running; 2]), [""; 0]);
+        let done = JobRow { rollout: None, ..rolling };
+        assert_eq!(said(&done, &[TaskState::Starting, TaskState::Running]), [""; 0]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use borough_scheduler_core::{Explanation, WaitReason, explain, explain_elsewhere
 use borough_store::lease::SCHEDULER_DEFAULT;
 use tonic::Status;
 
-use self::budget::{BudgetReport, budget_report};
+use self::budget::{BudgetReport, budget_report, rollout_waits};
 use self::rows::{RowsFound, rows_found};
 pub(super) use self::silent::silence_text;
 use super::message::{job_found, task_found};
@@ -70,7 +70,13 @@ pub(super) async fn task_explained(
         message
     });
     let short = if index.is_none() { cell.state(|state| daemon::unadmitted(state, job))? } else { None };
-    let explanations = of_nodes.chain(of_rows).chain(short).collect();
+    let waits =
+        if index.is_none() { cell.state(|state| rollout_waits(state, job, now_ms))? } else { Vec::new() };
+    let waits = waits.into_iter().map(|text| {
+        let headline = format!("the rollout waits for the disruption budget of job {text}");
+        explanation_of(Vec::new(), headline, Vec::new())
+    });
+    let explanations = of_nodes.chain(of_rows).chain(short).chain(waits).collect();
     Ok(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) })
 }
 

@@ -401,15 +401,18 @@ impl Verb {
             Self::Task(verb) => {
                 matches!(verb, TaskVerb::Signal { .. } | TaskVerb::Restart { .. } | TaskVerb::Stop(_))
             }
-            Self::Node(verb) => !matches!(
-                verb,
-                NodeVerb::List { .. } | NodeVerb::Status { .. } | NodeVerb::Token(_) | NodeVerb::JoinToken(_)
-            ),
+            Self::Node(NodeVerb::JoinToken(verb)) => !matches!(verb, JoinTokenVerb::List { .. }),
+            Self::Node(verb) => {
+                !matches!(verb, NodeVerb::List { .. } | NodeVerb::Status { .. } | NodeVerb::Token(_))
+            }
             Self::Cell(verb) => {
                 !matches!(verb, CellVerb::List { .. } | CellVerb::Status { .. } | CellVerb::Members(_))
             }
             Self::Quota(verb) => matches!(verb, QuotaVerb::Set(_) | QuotaVerb::Remove(_)),
-            Self::Auth(verb) => matches!(verb, AuthVerb::Grant(_) | AuthVerb::Revoke(_)),
+            Self::Auth(verb) => matches!(
+                verb,
+                AuthVerb::Grant(_) | AuthVerb::Revoke(_) | AuthVerb::Keys(KeysVerb::Rotate { .. })
+            ),
             Self::Name(verb) => matches!(verb, NameVerb::Set(_) | NameVerb::Remove { .. }),
             Self::Federation(FederationArguments { verb: Some(FederationVerb::Job(verb)), .. }) => !matches!(
                 verb,

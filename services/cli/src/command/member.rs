@@ -70,10 +70,15 @@ pub(super) async fn join(global: &Global, join: MemberJoin, printer: &Printer) -
         return Err(Failure::new(Code::Usage, text));
     }
     let strangers = contradictions(global, &client, target.member.as_str(), &at).await?;
-    strangers.iter().for_each(|text| printer.remark(&format!("warning: {text}")));
+    let kept = if global.dry_run { "" } else { KEPT };
+    let kept = kept.replace("CELL", target.member.as_str());
+    strangers.iter().for_each(|text| printer.remark(&format!("warning: {text}{kept}")));
     let joined = client.member_join(target.member.as_str(), at, labels.set).await;
     show(joined.map_err(|error| explained_as(&client, error, &JOIN_ARGUMENTS))?.into(), printer)
 }
+
+/// What becomes of a cell with such a gateway.
+const KEPT: &str = "; the cell is kept, and the federation looks again every 5 s: borough cell members CELL";
 
 /// How long a gateway may take to show that it is one.
 const GATEWAY_LOOK_MAX: Duration = Duration::from_secs(3);
@@ -116,10 +121,7 @@ async fn contradictions(
                 | ClientError::NotGateway { .. }),
             ) => {
                 let why = Failure::from(&error);
-                warnings.push(format!(
-                    "{}; the cell is kept, and the federation looks again every 5 s: borough cell members {cell}",
-                    why.message()
-                ));
+                warnings.push(why.message().to_owned());
             }
             Ok(_) | Err(_) => {}
         }

@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
     let Arguments { global, verb } = arguments;
     let named = verb.named();
     if global.dry_run && !verb.takes_dry_run() {
-        let message =
-            "--dry-run: this verb changes nothing in a cell; accepted: verbs that do, such as job stop";
+        let message = "--dry-run: this verb has no dry run; accepted: verbs that change something in a cell, such as job stop";
         return Err(
             Failure::new(Code::Usage, message).with_hint("what a job file would do: borough job plan FILE")
         );

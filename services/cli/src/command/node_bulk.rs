@@ -172,7 +172,12 @@ pub(super) async fn drain_all(
     confirm_all(global, client, change, &nodes, printer)?;
     let mut outcome = BulkOutcome::new(change, nodes.len());
     let cordon = async |node: &String| Ok(client.node_cordon(node).await.map(|_| node.clone())?);
-    let cordoned = outcome.each(&nodes, Clone::clone, cordon, printer).await;
+    // A dry run cordons none, and asks for each what its drain would do.
+    let cordoned = if global.dry_run {
+        nodes.clone()
+    } else {
+        outcome.each(&nodes, Clone::clone, cordon, printer).await
+    };
     if outcome.is_hopeless() {
         return outcome.done();
     }

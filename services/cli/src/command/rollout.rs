@@ -2,7 +2,7 @@
 
 use borough_client::{Client, ClientError, JobRef, TaskFilter};
 use borough_proto::v1::order_rollout_request::Order;
-use borough_proto::v1::{Job, JobState, PageRequest, Rollout, RolloutState, TaskState};
+use borough_proto::v1::{Explanation, Job, JobState, PageRequest, Rollout, RolloutState, TaskState};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
@@ -231,7 +231,9 @@ async fn unplaced(client: &Client, job: &JobRef, row: &Job) -> Result<Vec<Explan
         return Ok(Vec::new());
     }
     let mut explanations = client.task_explain(job, None).await?.explanations;
-    explanations.retain(|explanation| pending > 0 || explanation.resize_refused);
+    // What is said of no task is about the rollout itself.
+    let is_of_rollout = |explanation: &Explanation| explanation.indexes.is_empty();
+    explanations.retain(|one| pending > 0 || one.resize_refused || is_of_rollout(one));
     let mut views = ExplanationView::all_of(row, explanations);
     views.retain(|view| view.failures == 0 && !view.is_of_running() && view.silent_node.is_none());
     Ok(views)

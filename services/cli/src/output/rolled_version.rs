@@ -40,7 +40,7 @@ impl RolledVersionView {
     fn of(row: &v1::Job, view: JobVersionView) -> Self {
         let version = view.version;
         let last = row.rollout.as_ref().filter(|rollout| rollout.version == version);
-        let is_done = |rollout: &v1::Rollout| rollout.state() == v1::RolloutState::Done;
+        let is_done = |rollout: &v1::Rollout| rollout.state() == v1::RolloutState::Done && !rollout.untried;
         let rolled_out = match &row.rollout {
             // Without a rollout, tasks begin with the version in force.
             None => version == row.spec_version,

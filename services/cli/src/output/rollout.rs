@@ -48,6 +48,9 @@ pub(crate) fn healthy_of(job: &v1::Job) -> (u32, u32) {
     }
 }
 
+/// Of a rollout that was done without a task that has its version.
+const UNTRIED: &str = "no task has had it, so nothing goes back to it";
+
 /// The last rollout of a job. The three counts are null in a watch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RolloutOutput {
@@ -84,6 +87,10 @@ pub(crate) struct RolloutOutput {
     pub(crate) disruptions: u32,
     /// Tasks that kept an earlier version when it was done: it could end no more healthy ones.
     pub(crate) skipped: u32,
+    /// Whether it was done without a task that has its version: no way back leads to it.
+    pub(crate) untried: bool,
+    /// Healthy attempts that do not count yet; null: not known.
+    pub(crate) proving: Option<u32>,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -104,6 +111,8 @@ impl From<v1::Rollout> for RolloutOutput {
             canaries: rollout.canaries,
             disruptions: rollout.disruptions,
             skipped: rollout.skipped,
+            untried: rollout.untried,
+            proving: rollout.progress.and_then(|progress| progress.proving),
             canaries_healthy_ms: Some(rollout.canaries_healthy_ms).filter(|at_ms| *at_ms > 0),
             surge_unplaced: rollout
                 .progress
@@ -166,6 +175,9 @@ impl RolloutOutput {
             (None, None) => {}
         }
         text.push_str(&format!(", {}", self.state_word(job_state)));
+        if self.untried && self.state == "done" {
+            text.push_str(&format!("; {UNTRIED}"));
+        }
         if self.skipped > 0 && is_live(job_state) {
             text.push_str(&format!("; {}", self.skipped_text()));
         }
@@ -221,7 +233,8 @@ impl RolloutOutput {
     pub(super) fn counts_text(&self, healthy_after_ms: u64) -> Option<String> {
         let is_awaited = self.state == "rolling" && self.canaries_healthy_ms.is_none();
         let has_any = self.healthy.unwrap_or(0).max(self.surge_healthy.unwrap_or(0)) > 0;
-        if !is_awaited || !has_any || healthy_after_ms == 0 {
+        let is_proving = self.proving.map_or(has_any, |proving| proving > 0);
+        if !is_awaited || !is_proving || healthy_after_ms == 0 {
             return None;
         }
         let after = humantime::format_duration(Duration::from_millis(healthy_after_ms));
@@ -322,6 +335,7 @@ impl RolloutStatusView {
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
             ("counts", self.healthy_after_ms.and_then(|ms| rollout.counts_text(ms)).unwrap_or_default()),
             ("waits for", self.leaving.iter().map(Foreign::to_string).collect::<Vec<_>>().join("; ")),
+            ("untried", if rollout.untried && state == "done" { UNTRIED.to_owned() } else { String::new() }),
             ("skipped", if rollout.skipped > 0 { rollout.skipped_text() } else { String::new() }),
             ("batch", batch.to_owned()),
             ("rolled out", if versions.is_empty() { versions } else { format!("before: {versions}") }),
@@ -374,7 +388,9 @@ mod tests {
         assert!(!view.text().contains(line));
         view.healthy_after_ms = Some(3_600_000);
         assert!(view.text().contains(line), "{}", view.text());
-        view.rollout.healthy = Some(0);
+        view.rollout.proving = Some(0);
+        assert!(!view.text().contains(line), "all of them count");
+        (view.rollout.proving, view.rollout.healthy) = (None, Some(0));
         assert!(!view.text().contains(line), "none is");
     }
 

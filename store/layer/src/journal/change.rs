@@ -150,6 +150,11 @@ impl ChangeSet {
         self.revised = Some(AuditRevisions { before, after });
     }
 
+    /// What has changed within rows so far, for people.
+    pub fn values(&self) -> &[ValueChange] {
+        &self.values
+    }
+
     /// Returns true if the transaction changes what people see, as far as its changes are added here.
     pub fn has_effect(&self) -> bool {
         let revised = self.revised.as_ref().is_some_and(|revised| revised.before != revised.after);

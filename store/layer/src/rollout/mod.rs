@@ -81,7 +81,6 @@ pub async fn rollout_replace(
     let most = rules.disruptions_left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
     let (healthy, others): (Vec<_>, Vec<_>) =
         attempts.into_iter().partition(|(task, _)| disrupted.contains(task));
-    let disruptions = healthy.len().min(most);
     let attempts: Vec<_> = others.into_iter().chain(healthy.into_iter().take(most)).collect();
     let (attempts, inside) = if row.alloc_members().is_some() {
         let AllocsLeaving { allocs, inside } = allocs_leaving(tx, changes, &row, &attempts).await?;
@@ -93,6 +92,8 @@ pub async fn rollout_replace(
         return Ok(0);
     }
     task_stop_begin(tx, changes, &inside, StopReason::AllocLeft).await?;
+    // The budget of a job inside may keep an alloc where it is.
+    let disruptions = attempts.iter().filter(|(task, _)| disrupted.contains(task)).count();
     let stepped = rollout.stepped(u32::try_from(disruptions).unwrap_or(u32::MAX));
     job_event(tx, changes, &row, &JobEvent::RolloutSet { rollout: Box::new(stepped) })?;
     task_stop_begin(tx, changes, &attempts, StopReason::Updated).await
@@ -104,8 +105,8 @@ fn disrupted(rules: &RolloutRules, rows: &[TaskRow]) -> BTreeSet<TaskId> {
 }
 
 /// Records that every task of a job has the version in force, except `skipped` ones, and releases what was held for
-/// earlier ones if none is skipped. Of a job that was scaled to no tasks meanwhile, the version stays untried. Does
-/// nothing if the job's row has another revision by now.
+/// earlier ones if none is skipped. A version that no task has stays untried: they are all skipped, or the job was
+/// scaled to no tasks meanwhile. Does nothing if the job's row has another revision by now.
 pub async fn rollout_done(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -119,7 +120,13 @@ pub async fn rollout_done(
     let Some(rollout) = rollout_at(&before, revision).or(failed) else { return Ok(()) };
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
     let is_left = before.owner_count() == 0 && !rollout.empty;
-    let done = if is_left { rollout.without_tasks() } else { rollout.done(skipped) };
+    let done = if is_left {
+        rollout.without_tasks()
+    } else if skipped > 0 && !is_tried(tx, changes, &before).await? {
+        Rollout { untried: true, ..rollout.done(skipped) }
+    } else {
+        rollout.done(skipped)
+    };
     if !rollout.held.is_empty() && done.held.is_empty() {
         let held = job_specs_held(tx, changes.space(), &before).await?;
         let rows = rows_charged(tx, changes, &before).await?;
@@ -131,6 +138,12 @@ pub async fn rollout_done(
     }
     // What has surged ends: the tasks of the owner serve.
     surge_set(tx, changes, &before, &spec, done).await.map(drop)
+}
+
+/// Whether any task of a job has an attempt of the version in force.
+async fn is_tried(tx: &Transaction, changes: &ChangeSet, job: &JobRow) -> StoreResult<bool> {
+    let rows = job_tasks_read(tx, changes.space(), job.id).await?;
+    Ok(rows.iter().any(|row| row.spec_version == job.spec_version))
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and

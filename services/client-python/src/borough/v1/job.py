@@ -779,6 +779,8 @@ class Rollout(Record):
     """How many healthy tasks of the job's own it has ended."""
     skipped: int = 0
     """Tasks that kept an earlier version when it was done: it could end no more healthy ones (`disruptions_max`)."""
+    untried: bool = False
+    """It was done without a task that has its version: UNDO does not go back to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -800,6 +802,10 @@ class RolloutProgress(Record):
     """
     surging_healthy: int | None = None
     """Those of them that are healthy."""
+    proving: int | None = None
+    """Healthy attempts of the version that have not been so for long enough to count (`update.healthy_after`).
+    Absent: the gateway does not count them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -886,6 +886,7 @@ class Rollout(_message.Message):
         "canaries_healthy_ms",
         "disruptions",
         "skipped",
+        "untried",
     )
     STATE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -900,6 +901,7 @@ class Rollout(_message.Message):
     CANARIES_HEALTHY_MS_FIELD_NUMBER: _ClassVar[int]
     DISRUPTIONS_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    UNTRIED_FIELD_NUMBER: _ClassVar[int]
     state: RolloutState
     version: int
     begun_ms: int
@@ -913,6 +915,7 @@ class Rollout(_message.Message):
     canaries_healthy_ms: int
     disruptions: int
     skipped: int
+    untried: bool
     def __init__(
         self,
         state: _Optional[_Union[RolloutState, str]] = ...,
@@ -928,20 +931,23 @@ class Rollout(_message.Message):
         canaries_healthy_ms: _Optional[int] = ...,
         disruptions: _Optional[int] = ...,
         skipped: _Optional[int] = ...,
+        untried: bool = ...,
     ) -> None: ...
 
 class RolloutProgress(_message.Message):
-    __slots__ = ("concerned", "updated", "healthy", "surging", "surging_healthy")
+    __slots__ = ("concerned", "updated", "healthy", "surging", "surging_healthy", "proving")
     CONCERNED_FIELD_NUMBER: _ClassVar[int]
     UPDATED_FIELD_NUMBER: _ClassVar[int]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     SURGING_FIELD_NUMBER: _ClassVar[int]
     SURGING_HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    PROVING_FIELD_NUMBER: _ClassVar[int]
     concerned: int
     updated: int
     healthy: int
     surging: int
     surging_healthy: int
+    proving: int
     def __init__(
         self,
         concerned: _Optional[int] = ...,
@@ -949,6 +955,7 @@ class RolloutProgress(_message.Message):
         healthy: _Optional[int] = ...,
         surging: _Optional[int] = ...,
         surging_healthy: _Optional[int] = ...,
+        proving: _Optional[int] = ...,
     ) -> None: ...
 
 class OrderRolloutRequest(_message.Message):

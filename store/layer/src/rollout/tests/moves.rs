@@ -249,3 +249,32 @@ async fn a_step_ends_no_more_healthy_tasks_than_the_rollout_may() {
     world.done().await;
     assert_eq!(world.charged().await, (300, 3));
 }
+
+/// Nobody has seen that such a version serves: a later one that fails does not go back to it.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_every_task_was_spared_does_not_count_as_rolled_out() {
+    let world = World::new().await;
+    let spared = |command: &str, disruptions_max| {
+        let mut job = spec(2, 100, command);
+        job.update = Some(UpdateSpec { disruptions_max, ..UpdateSpec::default() });
+        job
+    };
+    world.submit(&spared("one", None)).await.unwrap();
+    for index in 0..2 {
+        world.run(index).await;
+    }
+    world.submit(&spared("two", Some(0))).await.unwrap();
+    let revision = world.job().await.revision;
+    world
+        .change("rollout_done", async |tx, changes| rollout_done(tx, changes, JOB, revision, 2).await)
+        .await
+        .unwrap();
+    let rollout = world.rollout().await;
+    assert_eq!((rollout.state, rollout.skipped, rollout.untried), (RolloutState::Done, 2, true));
+    assert_eq!(stable_versions(&world.job().await), [1]);
+    world.submit(&spared("three", None)).await.unwrap();
+    world.fail().await;
+    let job = world.job().await;
+    let back = world.change("read", async |tx, changes| job_spec_in_force(tx, changes.space(), &job).await);
+    assert_eq!(back.await.unwrap().task.command, spec(2, 100, "one").task.command);
+}

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::job::{Band, JobRow, JobState};
+use borough_model::job::{Band, JobRow, JobState, UpdateSpec};
 use borough_model::resource::Resources;
 use borough_model::task::machine::TaskRules;
 use borough_model::task::{Attempt, EndReason, Exit, Health, InAlloc};
@@ -15,6 +15,7 @@ use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::NodeAllocKey;
 use crate::quota::quota_usage;
+use crate::rollout::rollout_replace;
 use crate::task::{TaskMoves, tasks_move};
 
 const NODES: [NodeId; 2] = [NodeId(7), NodeId(8)];
@@ -285,6 +286,30 @@ async fn allocs_leave_with_what_is_in_them_within_the_budget_of_each_job() {
     world.moves(&[1]).await;
     assert_eq!(stopping(of(SET, 1)).await, Some(StopReason::Drained));
     assert_eq!(world.row(of(WEB, 0)).await.node, Some(NODES[1]), "on the new node of its alloc");
+}
+
+/// An alloc that the budget of a job in it keeps where it is counts as no disruption.
+#[tokio::test]
+async fn a_rollout_counts_the_allocs_that_it_ends_and_no_others() {
+    let world = World::with_members().await;
+    for index in 0..ALLOCS {
+        world.run_alloc(index, NODES[0]).await;
+        world.run_inside(of(WEB, index), index, 100).await;
+    }
+    let update = UpdateSpec { unavailable_max: Some(2), disruptions_max: Some(2), ..UpdateSpec::default() };
+    let mut changed = JobSpec { update: Some(update), ..set_spec() };
+    changed.task.environment.insert("WORD".to_owned(), "b".to_owned());
+    world.submit(&changed, SET).await.unwrap();
+    let mut attempts = Vec::new();
+    for index in 0..ALLOCS {
+        attempts.push((of(SET, index), world.row(of(SET, index)).await.incarnation));
+    }
+    let revision = world.job(SET).await.revision;
+    let ended = world.change("rollout_replace", async |tx, changes| {
+        rollout_replace(tx, changes, SET, revision, &attempts).await
+    });
+    assert_eq!(ended.await.unwrap(), 1, "the job inside may miss one task");
+    assert_eq!(world.job(SET).await.rollout.map(|rollout| rollout.disruptions), Some(1));
 }
 
 /// An alloc with more tasks of a job than its budget allows leaves while no other one is away.
