@@ -228,26 +228,33 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
         response.file_diff = file_diff(current, spec).iter().map(change_message).collect();
         match change_class(current, spec) {
-            ChangeClass::Nothing => match row.rollout_failed() {
-                None => response.changed = false,
-                Some(failed) => {
+            class @ (ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata) => {
+                if let Some(failed) = row.rollout_failed() {
                     response.warnings.push(again_warning(failed));
-                    rollout = rollout_add(&mut response, state, row, spec);
+                    rollout = rollout_add(&mut response, state, row, spec, Some(failed));
+                } else {
+                    response.changed = class != ChangeClass::Nothing;
                 }
-            },
-            ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata => {}
+            }
             ChangeClass::NeedsUpdate => {
                 let fixed = fields_fixed(current, spec);
                 if !fixed.is_empty() {
                     response.refusal = refusal_of_fixed(&format!("job {}/{}", row.user, row.name), &fixed);
                     return (response, rollout);
                 }
-                rollout = rollout_add(&mut response, state, row, spec);
+                rollout = rollout_add(&mut response, state, row, spec, None);
             }
         }
         let wanted = spec.count.saturating_add(rollout.surge.max(row.surge()));
         let revived = state.job_tasks(row.id).filter(|task| task.id.index < wanted && task.is_shrunk_away());
         rollout.attempts.revived = revived.map(|task| (**task).clone()).collect();
+        // What they wait for is over once the rollout has begun.
+        let pauses = |task: &&Arc<TaskRow>| {
+            rollout.rules.is_some() && task.state == TaskState::Pending && task.not_before_ms > 0
+        };
+        let pauses = state.job_tasks(row.id).filter(pauses).map(|task| (**task).clone());
+        let pauses: Vec<TaskRow> = pauses.filter(|task| task.id.index < wanted).collect();
+        rollout.attempts.revived.extend(pauses);
         let first = if row.daemon.is_some() { row.count } else { spec.count.saturating_add(row.surge()) };
         let above = state.job_tasks(row.id).filter(|task| task.id.index >= first);
         let above = above.filter(|task| !matches!(task.state, TaskState::Dead | TaskState::Pending));
@@ -256,14 +263,15 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
     (response, rollout)
 }
 
-/// Adds the rollout of a submission to its plan.
+/// Adds the rollout of a submission to its plan. `again`: it has failed, and begins again.
 fn rollout_add(
     response: &mut v1::PlanJobResponse,
     state: &MirrorState,
     row: &JobRow,
     spec: &JobSpec,
+    again: Option<&Rollout>,
 ) -> PlannedRollout {
-    let rollout = rollout_planned(state, row, spec);
+    let rollout = rollout_planned(state, row, spec, again);
     needs_add(response, state, row, spec, &rollout);
     response.unavailable_max = rollout.unavailable_max;
     response.surge = rollout.surge;
@@ -317,7 +325,12 @@ fn alloc_checked(state: &MirrorState, spec: &JobSpec) -> Result<(), FieldError> 
 }
 
 /// The attempts that a rollout of `spec` would replace, in its order: first those that serve nobody.
-fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> PlannedRollout {
+fn rollout_planned(
+    state: &MirrorState,
+    row: &JobRow,
+    spec: &JobSpec,
+    again: Option<&Rollout>,
+) -> PlannedRollout {
     if row.state != JobState::Running {
         return PlannedRollout::default();
     }
@@ -329,13 +342,15 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     let in_force = state.spec_of(row).map(|in_force| in_force.in_force(row));
     let begin = in_force.map(|in_force| RolloutBegin::of(row, &in_force, spec, count));
     // What the tasks had before is not tried again.
-    let (canaries, surge) = match earlier {
-        Some(earlier) if runs_alike(&earlier.in_force(row), spec) => (0, spec.surge(count)),
+    let (canaries, surge) = match (again, earlier) {
+        (Some(failed), _) => (failed.canaries, failed.surge),
+        (None, Some(earlier)) if runs_alike(&earlier.in_force(row), spec) => (0, spec.surge(count)),
         _ => begin.map_or((0, 0), |begin| (begin.canaries, begin.surge(spec, count))),
     };
     let surge = surge.max(row.surge());
     // The plan shows what follows the promotion, too.
-    let rollout = Rollout::begin(row, 0, "", 0).with_surge(surge);
+    let rollout = again.map_or_else(|| Rollout::begin(row, 0, "", 0), |failed| failed.again("", 0));
+    let rollout = rollout.with_surge(surge);
     let rules = RolloutRules::of(spec, &rollout, count, wanted);
     let has_attempt = |task: &&Arc<TaskRow>| {
         task.id.index < count && !matches!(task.state, TaskState::Pending | TaskState::Dead)

@@ -171,6 +171,30 @@ impl RolloutView {
         }
     }
 
+    /// Takes a task into account whose row says that it is healthy, and whose node does not answer: nobody knows. It
+    /// serves nobody for the budget, proves nothing, and is not ended, since it may serve.
+    pub fn visit_silent(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules) {
+        let is_owned = task.id.index < rules.count;
+        self.known = self.known.saturating_add(u32::from(is_owned));
+        self.surging = self.surging.saturating_add(u32::from(!is_owned));
+        if rules.canaries > 0 && is_owned {
+            return;
+        }
+        let is_earlier = task.spec_version < rules.version;
+        match fit {
+            AttemptFit::Fits if is_earlier => {
+                // The change does not concern it.
+                self.settled = self.settled.saturating_add(u32::from(is_owned));
+                self.serving_add(u32::from(is_owned));
+            }
+            AttemptFit::Fits => {}
+            AttemptFit::Kept => self.kept = self.kept.saturating_add(u32::from(is_owned)),
+            AttemptFit::Stale | AttemptFit::Resizes | AttemptFit::Adopts | AttemptFit::Larger => {
+                self.stale_add(u32::from(is_owned));
+            }
+        }
+    }
+
     /// A stale attempt that is to be ended.
     fn visit_stale(&mut self, task: &TaskRow, owned: u32) {
         let is_healthy = task.is_healthy();

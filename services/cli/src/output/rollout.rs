@@ -221,10 +221,11 @@ impl RolloutOutput {
                 time(since_ms)
             )),
             None => {
-                let healthy =
-                    self.surge_healthy.map(|healthy| format!(", {} by now", healthy.min(self.canaries)));
+                let healthy = self
+                    .surge_healthy
+                    .map(|healthy| format!(", {} healthy by now", healthy.min(self.canaries)));
                 let healthy = healthy.unwrap_or_default();
-                Some(format!("nothing is replaced until {canaries} healthy{healthy}"))
+                Some(format!("nothing is replaced until {canaries} healthy for long enough{healthy}"))
             }
         }
     }

@@ -123,6 +123,11 @@ async fn update(
                 ChangeClass::NeedsUpdate => rollout_begin(tx, changes, &row, &in_force, spec).await?,
                 ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly => row,
             };
+            // Whoever submits a file wants its version in force.
+            if row.rollout_failed().is_some() {
+                let in_force = job_spec_in_force(tx, changes.space(), &row).await?;
+                row = rollout_again(tx, changes, &row, &in_force).await?;
+            }
             Ok(submitted(&row, SubmitOutcome::Updated))
         }
     }

@@ -21,6 +21,7 @@ use borough_model::job::{
     CanaryHealth, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
     RolloutState, runs_alike, stable_versions,
 };
+use borough_model::node::silent_since_ms;
 use borough_model::rollout::{RolloutBegin, RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
@@ -32,7 +33,7 @@ use crate::job::{
     spec_update, surge_begin_if_room, surge_set,
 };
 use crate::journal::ChangeSet;
-use crate::keys::{self, Prefix, RangeOptions, TaskKey};
+use crate::keys::{self, NodeKey, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
 use crate::task::{AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
@@ -122,7 +123,7 @@ pub async fn rollout_done(
     let is_left = before.owner_count() == 0 && !rollout.empty;
     let done = if is_left {
         rollout.without_tasks()
-    } else if skipped > 0 && !is_tried(tx, changes, &before).await? {
+    } else if skipped > 0 && !is_tried(tx, changes, &before, rollout.version).await? {
         Rollout { untried: true, ..rollout.done(skipped) }
     } else {
         rollout.done(skipped)
@@ -140,10 +141,10 @@ pub async fn rollout_done(
     surge_set(tx, changes, &before, &spec, done).await.map(drop)
 }
 
-/// Whether any task of a job has an attempt of the version in force.
-async fn is_tried(tx: &Transaction, changes: &ChangeSet, job: &JobRow) -> StoreResult<bool> {
+/// Whether any task of a job has an attempt of this version, or of a later one that differs in metadata.
+async fn is_tried(tx: &Transaction, changes: &ChangeSet, job: &JobRow, version: u32) -> StoreResult<bool> {
     let rows = job_tasks_read(tx, changes.space(), job.id).await?;
-    Ok(rows.iter().any(|row| row.spec_version == job.spec_version))
+    Ok(rows.iter().any(|row| row.spec_version >= version))
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and
@@ -332,7 +333,18 @@ async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &Job
     let after = rules.count.checked_sub(1).map(|index| TaskKey { job: before.id, index });
     let options = RangeOptions { after, ..RangeOptions::default() };
     let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&before.id), options).await?;
-    let healthy = canaries_healthy(&rules, rows.iter().map(|(_, row)| row), changes.at_ms());
+    let mut answering = Vec::with_capacity(rows.len());
+    for (_, row) in rows {
+        let node = match row.node {
+            Some(node) => keys::read(tx, changes.space(), &NodeKey { node }).await?,
+            None => None,
+        };
+        // Nobody knows how a canary is whose node does not answer.
+        if node.is_none_or(|node| silent_since_ms(&node.taints).is_none()) {
+            answering.push(row);
+        }
+    }
+    let healthy = canaries_healthy(&rules, answering.iter(), changes.at_ms());
     if healthy < rules.canaries {
         return Err(refused(RolloutRefused::CanariesNotHealthy { healthy, canaries: rules.canaries }));
     }

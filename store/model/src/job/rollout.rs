@@ -232,8 +232,8 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub resizes: bool,
-    /// It ended without a task that has its version: its job was scaled to no tasks, or it skipped them all. The version
-    /// has not shown that it is good. Of a job without tasks it goes on with the first ones.
+    /// It ended without a task that has its version: its job was scaled to no tasks, or it skipped them all. The
+    /// version has not shown that it is good. Of a job without tasks it goes on with the first ones.
     #[n(17)]
     #[cbor(default)]
     #[serde(default)]

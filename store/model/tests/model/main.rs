@@ -49,6 +49,7 @@ mod restart;
 mod rollout;
 #[cfg(test)]
 mod sample;
+mod silent_rollout;
 #[cfg(test)]
 mod size;
 #[cfg(test)]

@@ -164,3 +164,16 @@ async fn a_version_whose_tasks_went_goes_on_with_the_next_ones() {
     let back = cell.run(async |tx| job_spec_in_force(&tx, &cell.space, &row).await).await.unwrap();
     assert_eq!(back, spec(3, 100, "one"));
 }
+
+/// What differs in labels or in the count begins the version that has failed again as well.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_differs_in_metadata_begins_a_failed_rollout_again() {
+    use crate::job::SubmitOutcome::Updated;
+    let labelled = JobSpec { labels: [("team".to_owned(), "a".to_owned())].into(), ..spec(2, 100, "one") };
+    for changed in [labelled, spec(3, 100, "one")] {
+        let world = way_back_failed().await;
+        assert_eq!(world.submit(&changed).await.unwrap().outcome, Updated);
+        let rollout = world.rollout().await;
+        assert_eq!((rollout.state, rollout.version, rollout.failure), (RolloutState::Rolling, 3, None));
+    }
+}
