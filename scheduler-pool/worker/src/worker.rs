@@ -173,7 +173,7 @@ impl Worker {
             Listed::JobName { .. } => {}
             Listed::Spec { job, version, spec } => {
                 let Some(row) = jobs.get(&job) else { return };
-                if row.earlier_version() == Some(version) && row.spec_version != version {
+                if row.version_beside() == Some(version) && row.spec_version != version {
                     bases.push((job, version, spec));
                 } else if row.spec_version == version {
                     view.apply_delta(&Delta::Job { row: row.clone(), spec: Some(spec) });

@@ -132,8 +132,8 @@ pub(crate) struct CellJob {
     pub row: Option<Arc<JobRow>>,
     /// The newest known spec, with its version.
     pub spec: Option<(u32, Arc<PlanSpec>)>,
-    /// The spec that the owner's tasks had before a rollout that is not done, with its version. While the rollout waits
-    /// for canaries, they keep it.
+    /// The spec of [the version beside](JobRow::version_beside) the one in force, with its version. While a rollout
+    /// waits for canaries, the owner's tasks keep it.
     pub base: Option<Box<(u32, Arc<PlanSpec>)>>,
     pub tasks: Vec<TaskSlot>,
     /// A bit per task, set if the task does not want a node. Tasks past its end want one.

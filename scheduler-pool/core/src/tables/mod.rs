@@ -203,7 +203,7 @@ impl CellTables {
         }
         let resplit = !older && split(row) != split_before;
         let earlier_before = entry.base.as_ref().map(|base| base.0);
-        let drops_base = !older && earlier_before.is_some() && row.earlier_version() != earlier_before;
+        let drops_base = !older && earlier_before.is_some() && row.version_beside() != earlier_before;
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         if let Some(spec) = spec {
             self.spec_set(row.id, row.spec_version, spec);
@@ -237,7 +237,7 @@ impl CellTables {
         entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
         let spec = self.specs.acquired(PlanSpec::of(spec));
         entry.spreads = !CellJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
-        let base = entry.row.as_ref().and_then(|row| row.earlier_version());
+        let base = entry.row.as_ref().and_then(|row| row.version_beside());
         match entry.spec.replace((version, spec)) {
             // Canaries of this version or of a later one leave the owner's tasks with it.
             Some(before) if base == Some(before.0) => {
@@ -258,7 +258,7 @@ impl CellTables {
     /// one by now.
     pub fn job_base_upsert(&mut self, job: JobId, version: u32, spec: &JobSpec) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let wanted = entry.row.as_ref().and_then(|row| row.earlier_version()) == Some(version);
+        let wanted = entry.row.as_ref().and_then(|row| row.version_beside()) == Some(version);
         if !wanted || entry.base.as_ref().is_some_and(|base| base.0 == version) {
             return;
         }
@@ -272,7 +272,7 @@ impl CellTables {
     /// Drops the spec before a rollout when that is done.
     fn base_prune(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let version = entry.row.as_ref().and_then(|row| row.earlier_version());
+        let version = entry.row.as_ref().and_then(|row| row.version_beside());
         if entry.base.as_ref().is_some_and(|base| Some(base.0) != version)
             && let Some(before) = entry.base.take()
         {

@@ -96,3 +96,31 @@ fn only_what_surges_is_placed_with_the_version_that_canaries_try() {
     let all = [(0, 500), (1, 550), (2, 550), (3, 500)].map(|(index, cpu)| (index, 3, cpu, "three"));
     assert_eq!(placed(&snapshot, &stored), expected(&all));
 }
+
+#[test]
+fn the_version_before_a_rollout_is_kept_while_its_job_has_no_tasks() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 64, 64));
+    let (one, two, three) = (version(100, "one", 150), version(300, "two", 350), version(500, "three", 550));
+    stored.job_submit(JOB, &one);
+    let first = stored.jobs.get(&JOB).expect("a job").0.clone();
+    let rolling = Rollout::begin(&first, 0, "user/ann", 0);
+    let rolling = JobRow { spec_version: 2, revision: 2, rollout: Some(Box::new(rolling)), ..first.clone() };
+    let over = rolling.rollout.as_deref().map(|rollout| Box::new(rollout.without_tasks()));
+    let over = JobRow { count: 0, revision: 3, rollout: over, ..rolling.clone() };
+    let resumed = over.rollout_resumed(5).map(Box::new);
+    let resumed = JobRow { count: 2, revision: 4, rollout: resumed, ..over.clone() };
+    let split = expected(&[(0, 1, 100, "one"), (1, 1, 150, "one"), (2, 3, 550, "three")]);
+    let mut followed: Snapshot = stored.snapshot(0);
+    followed.job_upsert(&Arc::new(rolling), Some(&two));
+    followed.job_upsert(&Arc::new(over.clone()), None);
+    let mut listed: Snapshot = stored_cell(ScoringProfile::BEST_FIT).snapshot(0);
+    listed.node_upsert(&node(0, 64, 64));
+    listed.job_upsert(&Arc::new(over), Some(&two));
+    listed.job_base_upsert(JOB, 1, &one);
+    for snapshot in [&mut followed, &mut listed] {
+        snapshot.job_upsert(&Arc::new(resumed.clone()), None);
+        snapshot.job_upsert(&Arc::new(tried(&resumed)), Some(&three));
+        assert_eq!(placed(snapshot, &stored), split);
+    }
+}

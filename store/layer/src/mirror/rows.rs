@@ -63,7 +63,7 @@ impl MirrorState {
     /// them.
     pub fn rows_part(&self, from: RowsPosition, most: usize) -> RowsPart {
         let job = |_: &JobId, row: &Arc<JobRow>| {
-            let version = row.earlier_version();
+            let version = row.version_beside();
             let base = version.and_then(|version| Some((version, self.stored_spec(row.id, version)?)));
             MirrorRow::Job { row: Arc::clone(row), spec: self.stored_spec_of(row), base }
         };
