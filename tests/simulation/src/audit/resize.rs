@@ -14,7 +14,9 @@ impl Auditor {
             return;
         };
         if (before.state, row.state) != (TaskState::Running, TaskState::Running) {
-            let is_ordered = action == "rollout_resize";
+            // Whatever writes a node keeps the promises that it can keep by now.
+            let is_kept = (before.state, row.state) == (TaskState::Held, TaskState::Assigned);
+            let is_ordered = action == "rollout_resize" && !is_kept;
             return self
                 .require(!is_ordered, "resize_state", || format!("{} was {:?}", row.id, before.state));
         }
