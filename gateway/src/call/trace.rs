@@ -17,6 +17,8 @@ pub(crate) struct CallTrace {
     by: OnceLock<String>,
     kind: OnceLock<CallKind>,
     about: OnceLock<CallAbout>,
+    /// The method that a dry run asks about.
+    dry_run: OnceLock<&'static str>,
 }
 
 /// What a call is about, as its message says. Nothing of it is checked yet.
@@ -68,6 +70,11 @@ impl CallTrace {
         self.kind.get().copied()
     }
 
+    /// Notes that the call is a dry run of this method.
+    pub(crate) fn is_dry_run_of(&self, method: &'static str) {
+        self.dry_run.set(method).ok();
+    }
+
     /// Notes what the call is about. A read that was let in need not.
     pub(crate) fn is_about(&self, about: CallAbout) {
         self.about.set(about).ok();
@@ -86,8 +93,9 @@ impl CallTrace {
             text_cut(&mut text, AUDIT_TEXT_BYTES_MAX);
             Some(text).filter(|text| !text.is_empty())
         };
+        let of = self.dry_run.get().map(|of| format!("{of} (dry run)"));
         AuditedCall {
-            method: text(method).unwrap_or_default(),
+            method: text(of.as_deref().unwrap_or(method)).unwrap_or_default(),
             by: by.to_owned(),
             user: about.and_then(|about| text(&about.user)),
             from: self.from.map(|from| from.to_string()),

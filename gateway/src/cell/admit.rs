@@ -197,6 +197,9 @@ impl Cells {
         let CallSeen { principal, trace, dry_run, .. } = CallSeen::of(request.extensions())?;
         let mut message = request.into_inner();
         trace.is_of(if dry_run.is_some() { CallKind::Read } else { CallKind::Change });
+        if dry_run.is_some() {
+            trace.is_dry_run_of(M::METHOD);
+        }
         trace.is_about(about_of(&mut message));
         context_complete(&principal, message.context_mut())?;
         let mut caller = caller_of_mutation(message.context_mut().as_ref())?;

@@ -264,9 +264,11 @@ pub struct HealthCheck {
 
 /// What a health check does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Probe {
     /// A GET over HTTP/1.1. The task is healthy if the status is 200–399.
     #[n(0)]
+    #[serde(alias = "Http")]
     Http {
         /// The name of the port.
         #[n(0)]
@@ -277,6 +279,7 @@ pub enum Probe {
     },
     /// The task is healthy if a TCP connection opens.
     #[n(1)]
+    #[serde(alias = "Tcp")]
     Tcp {
         /// The name of the port.
         #[n(0)]
@@ -284,6 +287,7 @@ pub enum Probe {
     },
     /// The task is healthy if a command in its environment exits with 0.
     #[n(2)]
+    #[serde(alias = "Command")]
     Command {
         /// Program and arguments.
         #[n(0)]
