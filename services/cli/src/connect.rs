@@ -96,7 +96,11 @@ pub(crate) async fn cell_client(global: &Global) -> Result<Client, Failure> {
     if client.cell().is_empty() {
         let cells: Vec<String> = client.cell_list().await?.into_iter().map(|cell| cell.name).collect();
         let (gateway, cells) = (client.gateways().join(", "), cells.join(", "));
-        let message = format!("no cell is named; the gateway at {gateway} has: {cells}");
+        let message = if cells.is_empty() {
+            format!("no cell is named, and the gateway at {gateway} shows you none: you have no right in any")
+        } else {
+            format!("no cell is named; the gateway at {gateway} has: {cells}")
+        };
         return Err(Failure::new(Code::Usage, message).with_hint("name one with --cell or BOROUGH_CELL"));
     }
     Ok(client)

@@ -12,16 +12,19 @@ fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let mode = arguments.next().unwrap_or_default();
     let path = arguments.next().map(PathBuf::from);
-    // 127, as a shell ends if it cannot execute a command.
     // What a caller of `task exec` reads begins as every error of the program does.
-    let (failure, speaker) =
-        if mode == "exec" { (ExitCode::from(127), "error") } else { (ExitCode::FAILURE, "borough-shim") };
+    let speaker = if mode == "exec" { "error" } else { "borough-shim" };
     match dispatch(mode.to_str().unwrap_or_default(), path.as_deref(), arguments.collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody else can be notified.
             let _ = writeln!(io::stderr(), "{speaker}: {error}");
-            failure
+            match error.kind() {
+                // As a shell ends if it may not execute a command, and if it finds none.
+                io::ErrorKind::PermissionDenied if mode == "exec" => ExitCode::from(126),
+                _ if mode == "exec" => ExitCode::from(127),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use super::number::ago;
 /// Which part of the output is shown, and how: of `task logs` and `job logs`.
 #[derive(Clone, Debug, Args)]
 pub struct LogShowArguments {
-    /// Show only this many lines from the end of each task [default: all]
+    /// Show only this many lines from the end of each stream of each task [default: all]
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u32>,
     /// Show only what was written in the last while, such as 5m [default: all]

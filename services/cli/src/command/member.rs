@@ -70,11 +70,11 @@ pub(super) async fn join(global: &Global, join: MemberJoin, printer: &Printer) -
         return Err(Failure::new(Code::Usage, text));
     }
     let strangers = contradictions(global, &client, target.member.as_str(), &at).await?;
-    let kept = if global.dry_run { "" } else { KEPT };
-    let kept = kept.replace("CELL", target.member.as_str());
-    strangers.iter().for_each(|text| printer.remark(&format!("warning: {text}{kept}")));
     let joined = client.member_join(target.member.as_str(), at, labels.set).await;
-    show(joined.map_err(|error| explained_as(&client, error, &JOIN_ARGUMENTS))?.into(), printer)
+    let joined = joined.map_err(|error| explained_as(&client, error, &JOIN_ARGUMENTS))?;
+    let kept = KEPT.replace("CELL", target.member.as_str());
+    strangers.iter().for_each(|text| printer.remark(&format!("warning: {text}{kept}")));
+    show(joined.into(), printer)
 }
 
 /// What becomes of a cell with such a gateway.
@@ -102,7 +102,7 @@ async fn contradictions(
                 failure.code() == Code::NotFound && failure.message().contains("there is no cell")
             });
             if let Some(failure) = missing {
-                return Err(Failure::new(Code::Refused, format!("{gateway}: {}", failure.message()))
+                return Err(Failure::new(Code::NotFound, format!("{gateway}: {}", failure.message()))
                     .with_hint("borough cell list"));
             }
             continue;

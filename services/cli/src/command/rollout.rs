@@ -10,10 +10,10 @@ use super::rollout_bulk::{order_all, status_all};
 use super::rollout_undo::KnownVersions;
 use crate::args::{Global, RolloutChoice, RolloutVerb, UndoArguments, WaitArguments};
 use crate::connect;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, RUN_AGAIN};
 use crate::output::{
     ExplanationView, Foreign, Printer, RolledVersionView, RolloutStatusView, healthy_after_ms, leaving_text,
-    table, tally,
+    table, tally, word,
 };
 
 /// Tasks that a rollout waits for and that are named.
@@ -140,6 +140,11 @@ async fn undo(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let before = client.job_get(job).await?.job.unwrap_or_default();
+    if !matches!(before.state(), JobState::Running | JobState::Waiting) {
+        let state = word(before.state().as_str_name(), "JOB_STATE_");
+        let message = format!("job {job} is {state}: there is nothing to take back");
+        return Err(Failure::new(Code::Refused, message).with_hint(RUN_AGAIN));
+    }
     let versions = KnownVersions::read(client, job, &before).await;
     if let Some(message) = arguments.to.and_then(|version| versions.refusal(job, &before, version)) {
         let hint = format!("borough rollout history {job}");

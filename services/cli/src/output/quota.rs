@@ -175,6 +175,26 @@ impl QuotaView {
         amounts_text(tasks.filter(|tasks| *tasks > 0), &beyond.into())
     }
 
+    /// Whether it may have what it has beyond the limit.
+    fn may_borrow(&self, limit: &LimitView) -> bool {
+        let Some(borrow) = &limit.borrow else { return false };
+        let tasks = limit.tasks_max.map_or(0, |most| self.used_tasks.saturating_sub(most));
+        let (used, most, given) = (&self.used, &limit.resources, &borrow.resources);
+        let within = |used: u64, most: u64, given: u64| most == 0 || used.saturating_sub(most) <= given;
+        let device = |(kind, most): (&String, &u64)| {
+            let of = |of: &ResourcesView| of.device_millis.get(kind).copied().unwrap_or(0);
+            within(of(used), *most, of(given))
+        };
+        borrow.all
+            || (tasks <= borrow.tasks
+                && within(used.cpu_millis, most.cpu_millis, given.cpu_millis)
+                && within(used.memory_bytes, most.memory_bytes, given.memory_bytes)
+                && within(used.disk_bytes, most.disk_bytes, given.disk_bytes)
+                && within(used.disk_bytes_per_s, most.disk_bytes_per_s, given.disk_bytes_per_s)
+                && within(used.network_bytes_per_s, most.network_bytes_per_s, given.network_bytes_per_s)
+                && most.device_millis.iter().all(device))
+    }
+
     fn state_text(&self) -> String {
         let Some(limit) = &self.limit else { return "no limit".to_owned() };
         if !limit.is_own() {
@@ -185,7 +205,7 @@ impl QuotaView {
             "not in force".to_owned()
         } else if beyond.is_empty() {
             "in force".to_owned()
-        } else if limit.borrow.is_some() {
+        } else if self.may_borrow(limit) {
             format!("borrows {beyond}")
         } else {
             "exceeded".to_owned()

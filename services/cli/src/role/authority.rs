@@ -304,6 +304,23 @@ fn groups_kept(name: &mut CertificateName, to: &Path) {
     }
 }
 
+/// Refuses what is no name of a host, as others would ask for it. `*.` may stand in front.
+fn host_check(host: &str) -> Result<(), Failure> {
+    let is_label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let plain = host.strip_prefix("*.").unwrap_or(host).trim_end_matches('.');
+    if host.len() <= 253 && plain.split('.').all(is_label) {
+        return Ok(());
+    }
+    let message = format!("--dns: {host:?}; accepted: the name of a host, such as gate-1.example.org");
+    Err(Failure::new(Code::Usage, message))
+}
+
 /// What a certificate says, without its times.
 fn params_of(
     domain: &str,
@@ -317,6 +334,7 @@ fn params_of(
         .subject_alt_names
         .push(SanType::URI(uri.as_str().try_into().map_err(|_| refused("the trust domain"))?));
     for host in &arguments.names {
+        host_check(host)?;
         params
             .subject_alt_names
             .push(SanType::DnsName(host.as_str().try_into().map_err(|_| refused("--dns"))?));
@@ -358,6 +376,16 @@ fn replaced(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::args::TypedOptions;
+
+    #[test]
+    fn a_certificate_has_names_of_hosts_only() {
+        for host in ["gate-1", "gate-1.example.org", "*.example.org", "a_b.example.org."] {
+            assert!(host_check(host).is_ok(), "{host}");
+        }
+        for host in ["", "a b", "-a", "a-", "a..b", "*", "gate 1.example.org", &"a".repeat(64)] {
+            assert!(host_check(host).is_err(), "{host}");
+        }
+    }
 
     #[test]
     fn a_certificate_that_is_not_written_is_not_recorded() {

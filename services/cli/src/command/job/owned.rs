@@ -1,9 +1,15 @@
 //! What becomes of a change of a job in its cell if a federation wants the job otherwise.
 
+use std::time::Duration;
+
+use borough_client::{Client, JobRef};
 use borough_model::federation::FEDERATION_LABEL;
 use borough_proto::v1::Job;
 
 use crate::output::{Printer, line_shown};
+
+/// How long the home of a federation may take to say whether it still has the job.
+const HOME_WAIT: Duration = Duration::from_secs(2);
 
 /// A change of a part of a federated job, made in its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +20,16 @@ pub(super) enum PartChange {
     Version,
 }
 
-/// Says what becomes of it; nothing if no federation wants the job.
-pub(super) fn owned_warn(job: &Job, change: PartChange, printer: &Printer) {
-    if let Some(remark) = owned_remark(job, change) {
+/// Says what becomes of it; nothing if no federation wants the job. One that has forgotten it leaves its labels.
+pub(super) async fn owned_warn(client: &Client, job: &Job, change: PartChange, printer: &Printer) {
+    let Some(remark) = owned_remark(job, change) else { return };
+    let home = job.labels.get(FEDERATION_LABEL).map_or("", String::as_str);
+    let (home, name) = (client.with_cell(home), JobRef::new(job.user.as_str(), job.name.as_str()));
+    let is_forgotten = matches!(
+        tokio::time::timeout(HOME_WAIT, home.federated_get(&name)).await,
+        Ok(Err(error)) if error.code() == Some(tonic::Code::NotFound) && error.to_string().contains("federated job")
+    );
+    if !is_forgotten {
         printer.remark(&remark);
     }
 }

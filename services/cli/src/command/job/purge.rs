@@ -137,7 +137,7 @@ pub(super) async fn label(
         labels_absent(&job.to_string(), &change.remove, before.labels.keys(), printer);
     }
     let labelled = client.job_label(job, change).await?.job.unwrap_or_default();
-    owned_warn(&labelled, PartChange::Labels, printer);
+    owned_warn(client, &labelled, PartChange::Labels, printer).await;
     let text = |job: &JobView, _: &_| labels_text(&format!("{}/{}", job.user, job.name), &job.labels);
     printer.one(&JobView::from(labelled), text)?;
     Ok(Code::Done)

@@ -150,7 +150,7 @@ pub(super) async fn submit(
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
     if answer.changed {
-        owned_warn(&admitted, PartChange::Version, printer);
+        owned_warn(client, &admitted, PartChange::Version, printer).await;
     }
     Ok(Submitted { job, admitted, is_changed: answer.changed })
 }
@@ -289,7 +289,7 @@ pub(super) async fn scale(
     let client = &wait_for.bounded(client);
     let scaled = client.job_scale(job, count).await.map_err(|error| over_hinted(error.into()))?;
     let scaled = scaled.job.unwrap_or_default();
-    owned_warn(&scaled, PartChange::Count(count), printer);
+    owned_warn(client, &scaled, PartChange::Count(count), printer).await;
     if let WaitMode::Until(limits) = wait_for {
         let waited = wait(client, job, Goal::Up, limits, printer).await?;
         let now = waited.job.count;
@@ -316,7 +316,7 @@ pub(super) async fn stop(
     if let WaitMode::Until(limits) = wait_for {
         stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
     }
-    owned_warn(&stopped, PartChange::Stop, printer);
+    owned_warn(client, &stopped, PartChange::Stop, printer).await;
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;
     Ok(Code::Done)
