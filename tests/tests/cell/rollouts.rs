@@ -133,7 +133,7 @@ async fn a_rollout_that_has_failed_is_finished_by_its_file() {
     cell.borough(&["node", "uncordon", "alpha-1"]).await.ended(0);
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
     let plan = plan.prints("the rollout of version 2 has failed").prints("the submission begins it again");
-    plan.prints(": task.command\n");
+    plan.prints("replace task 1: task.command[2]\n");
     cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 2");
     cell.borough(&["job", "run", &file]).await.ended(0).warns("no change");
     cell.finish().await;
