@@ -46,6 +46,9 @@ func (c *Client) callWithin(
 	if err := c.checkScope(method); err != nil {
 		return err
 	}
+	if c.dryRun && !isRead(path.Base(method)) {
+		return c.dryRunOf(ctx, limit, method, request)
+	}
 	made := tries{method: path.Base(method), begun: time.Now(), limit: limit, gateways: map[int]bool{}}
 	if end, ok := ctx.Deadline(); ok {
 		made.limit = min(limit, time.Until(end))
@@ -211,7 +214,7 @@ func (c *Client) meaningOnce(method string, refused *RefusedError) error {
 
 // isRead reports whether a call of this method changes nothing.
 func isRead(method string) bool {
-	for _, verb := range []string{"Get", "List", "Plan", "Explain", "Read", "Watch", "Check"} {
+	for _, verb := range []string{"Get", "List", "Plan", "Explain", "Read", "Watch", "Check", "DryRun"} {
 		if strings.HasPrefix(method, verb) {
 			return true
 		}

@@ -18,6 +18,8 @@ type Client struct {
 	shared *shared
 	user   string
 	cell   string
+	// dryRun: changes are not made.
+	dryRun bool
 }
 
 // shared is what the copies of a client have in common.
@@ -57,10 +59,26 @@ func (c *Client) Close() error {
 }
 
 // WithCell returns a client of another cell, with the same connections.
-func (c *Client) WithCell(cell string) *Client { return &Client{c.shared, c.user, cell} }
+func (c *Client) WithCell(cell string) *Client {
+	other := *c
+	other.cell = cell
+	return &other
+}
 
 // WithUser returns a client for another user, with the same connections.
-func (c *Client) WithUser(user string) *Client { return &Client{c.shared, user, c.cell} }
+func (c *Client) WithUser(user string) *Client {
+	other := *c
+	other.user = user
+	return &other
+}
+
+// WithDryRun returns a client that changes nothing, with the same connections. Each call that would change something
+// ends with a [DryRunError], which says what would happen, or with the refusal of the change. Other calls are as before.
+func (c *Client) WithDryRun() *Client {
+	other := *c
+	other.dryRun = true
+	return &other
+}
 
 // Cell is the cell of the calls.
 func (c *Client) Cell() string { return c.cell }

@@ -47,7 +47,8 @@ func (e ExecExit) String() string {
 }
 
 // Exec runs a command in the environment of a running task, and waits for its end. It is never repeated once a gateway
-// may have it, so the command never runs twice. If the context ends, the command is ended.
+// may have it, so the command never runs twice. If the context ends, the command is ended. A client of
+// [Client.WithDryRun] runs no command.
 func (c *Client) Exec(ctx context.Context, task TaskRef, command []string, streams ExecIO) (ExecExit, error) {
 	caller, begun := ctx, time.Now()
 	ctx, cancel := context.WithCancel(ctx)
@@ -85,6 +86,9 @@ func (c *Client) Exec(ctx context.Context, task TaskRef, command []string, strea
 func (c *Client) openExec(ctx context.Context, open *pb.ExecOpen) (pb.TaskService_ExecClient, error) {
 	if err := c.checkScope("Exec"); err != nil {
 		return nil, err
+	}
+	if c.dryRun {
+		return nil, c.dryRunOfExec()
 	}
 	made := tries{method: "Exec", begun: time.Now(), limit: c.config().Deadline, gateways: map[int]bool{}}
 	for {

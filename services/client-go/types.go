@@ -14,6 +14,8 @@ type (
 	CellSettings = pb.CellSettings
 	// Cursor is a position in the order of a cell's changes, from which a watch resumes.
 	Cursor = pb.Cursor
+	// DryRunEffect is what a change would do to one object.
+	DryRunEffect = pb.DryRunEffect
 	// Endpoint is where a task answers.
 	Endpoint = pb.Endpoint
 	// Event is a change in words.
