@@ -15,6 +15,7 @@ from ._async.client import AsyncClient
 from ._async.exec import Output
 from ._sync.client import Client
 from .config import ClientConfig, Tls
+from .dry_run import DryRun
 from .errors import (
     BoroughError,
     ClosedError,
@@ -75,6 +76,7 @@ from .v1 import (
     Change,
     Constraint,
     Cursor,
+    DryRunEffect,
     Endpoint,
     Event,
     Explanation,
@@ -147,6 +149,8 @@ __all__ = [
     "Constraint",
     "Cursor",
     "DeadlineError",
+    "DryRun",
+    "DryRunEffect",
     "Endpoint",
     "EndpointItem",
     "EndpointTable",

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 Q = TypeVar("Q", bound=Message)
 S = TypeVar("S", bound=Message)
 
-_READS = ("Get", "List", "Plan", "Explain", "Read", "Watch", "Check")
+_READS = ("Get", "List", "Plan", "Explain", "Read", "Watch", "Check", "DryRun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,11 @@ class Method(Generic[Q, S]):
     def name(self) -> str:
         """Its name, such as `SubmitJob`."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def full_name(self) -> str:
+        """Its name with that of its service, such as `JobService/SubmitJob`."""
+        return self.path.rpartition(".")[2]
 
     @property
     def changes(self) -> bool:

@@ -69,8 +69,19 @@ class AsyncClient:
 
     def scoped(self, *, user: str | None = None, cell: str | None = None) -> AsyncClient:
         """The same client for another user or cell. Both share their connections, and close together."""
+        return self._derived(Caller(self.config.with_scope(user, cell), self._caller))
+
+    def with_dry_run(self) -> AsyncClient:
+        """The same client, which changes nothing. Both share their connections, and close together.
+
+        Each call that would change something raises `DryRun`, which says what would happen, or the refusal of the
+        change. No command is run. Other calls are as before.
+        """
+        return self._derived(Caller(self.config, self._caller, dry_run=True))
+
+    def _derived(self, caller: Caller) -> AsyncClient:
         client = type(self).__new__(type(self))
-        client._bind(Caller(self.config.with_scope(user, cell), self._caller))
+        client._bind(caller)
         return client
 
     def _bind(self, caller: Caller) -> None:

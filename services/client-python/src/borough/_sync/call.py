@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from .._transport.blocking import Duplex, Stream, Transport, sleep
 from .._transport.common import Ended, NotYet, StatusError
 from ..config import ClientConfig
+from ..dry_run import DryRun
 from ..errors import ClosedError, Code, IncompleteError, InvalidError, Refusal
 from ..methods import Method
 from ..requests import INT32_MAX, require_kind, whole
@@ -23,7 +24,7 @@ from ..results import Selector
 from ..rotation import Rotation
 from ..status import Status
 from ..tries import Tries, failed_once
-from ..v1 import common_pb2
+from ..v1 import common_pb2, dry_run_pb2, methods
 
 Q = TypeVar("Q", bound=Message)
 S = TypeVar("S", bound=Message)
@@ -37,8 +38,10 @@ _LATE = Status(Refusal(Code.DEADLINE_EXCEEDED, "the gateway did not answer in ti
 class Caller:
     """What the services of a client share: its settings, its connections, and the gateway in use."""
 
-    def __init__(self, config: ClientConfig, shared: Caller | None = None) -> None:
+    def __init__(self, config: ClientConfig, shared: Caller | None = None, *, dry_run: bool = False) -> None:
         self.config = config
+        self.dry_run: bool = dry_run or (shared is not None and shared.dry_run)
+        """Whether changes are not made."""
         if shared is None:
             authorization = config.authorization()
             self.metadata = (("authorization", authorization),) if authorization else ()
@@ -61,6 +64,9 @@ class Caller:
 
     def call(self, method: Method[Q, S], request: Q, *, deadline: float | None = None) -> S:
         """One call: asks one gateway after the other until it is answered, refused, or out of time."""
+        if self.dry_run and method.changes:
+            asked = dry_run_pb2.DryRunRequest(method=method.full_name, request=request.SerializeToString())
+            raise DryRun.of(method.name, self.call(methods.DRY_RUN, asked, deadline=deadline))
         tries = Tries(self.config, method, deadline or self.config.deadline)
         end = time.monotonic() + tries.deadline
         while True:
@@ -105,7 +111,13 @@ class Caller:
         return number, self.transport.stream(number, method, request, self.metadata)
 
     def open_duplex(self, method: Method[Q, S], first: Q) -> Duplex[Q, S]:
-        """Opens a stream in both directions. It is not tried again, except if no gateway has heard of it."""
+        """Opens a stream in both directions. It is not tried again, except if no gateway has heard of it.
+
+        A client of dry runs opens none: nobody knows what it would do.
+        """
+        if self.dry_run:
+            self.check_open()
+            raise DryRun(method.name)
         tries = Tries(self.config, method, self.config.deadline)
         end = time.monotonic() + tries.deadline
         while True:
