@@ -15,12 +15,14 @@ import {
   CancelledError,
   ClosedError,
   DeadlineError,
+  DryRunError,
   invalid,
   NotGatewayError,
   RefusedError,
   TokenRefusedError,
   UnreachableError,
 } from "./errors.js";
+import { DryRunService } from "./gen/borough/v1/dry_run_pb.js";
 import type { GatewayPool, PooledGateway } from "./pool.js";
 import { type Failure, failureOf, isAgentAway } from "./refusal.js";
 import { pauseMs, type RetryPolicy, verdict } from "./retry.js";
@@ -93,9 +95,23 @@ class Tries {
 
 /** Sends calls to the gateways of a client. */
 export class Calls {
-  readonly #closed = new AbortController();
+  readonly #closed: AbortController;
+  /** Changes are not made. */
+  #isDryRun = false;
 
-  constructor(readonly config: CallConfig) {}
+  constructor(
+    readonly config: CallConfig,
+    closed = new AbortController(),
+  ) {
+    this.#closed = closed;
+  }
+
+  /** The same, with changes that are not made: each ends with a {@link DryRunError}, or with its refusal. */
+  dryRun(): Calls {
+    const calls = new Calls(this.config, this.#closed);
+    calls.#isDryRun = true;
+    return calls;
+  }
 
   /** Refuses every further try with a {@link ClosedError}, and ends the pauses between tries. */
   close(): void {
@@ -106,9 +122,14 @@ export class Calls {
   async unary<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     message: MessageInitShape<I>,
-    { signal, deadlineMs = this.config.deadlineMs }: CallOptions = {},
+    options: CallOptions = {},
   ): Promise<MessageShape<O>> {
-    encodable(method, message);
+    const request = encoded(method, message);
+    if (this.#isDryRun && !isRead(method.name)) {
+      const asked = { method: `${method.parent.name}/${method.name}`, request };
+      throw new DryRunError(method.name, await this.unary(DryRunService.method.dryRun, asked, options));
+    }
+    const { signal, deadlineMs = this.config.deadlineMs } = options;
     const send = async (gateway: PooledGateway, header: Headers, end: AbortSignal) => {
       const answer = await gateway.transport.unary(method, end, undefined, header, message);
       return answer.message;
@@ -119,7 +140,7 @@ export class Calls {
   /**
    * Opens a stream with one try on the gateway in use. Returns {@link LATE} if that takes longer than `mostMs`.
    *
-   * @throws Failed
+   * @throws Failed; {@link DryRunError} if the stream would change something and changes are not made.
    */
   async streamOnce<I extends DescMessage, O extends DescMessage>(
     method: DescMethodStreaming<I, O>,
@@ -127,6 +148,11 @@ export class Calls {
     signal: AbortSignal | undefined,
     mostMs: number,
   ): Promise<OpenStream<MessageShape<O>> | typeof LATE> {
+    if (this.#isDryRun && !isRead(method.name)) {
+      if (this.#closed.signal.aborted) throw new ClosedError();
+      // Nobody knows what a command would do.
+      throw new DryRunError(method.name);
+    }
     const late = new AbortController();
     const opening = linked(signal, late.signal);
     const send = (gateway: PooledGateway, header: Headers, end: AbortSignal) =>
@@ -331,13 +357,13 @@ export class Calls {
 
 /** Returns true if a call of this method changes nothing. */
 export function isRead(method: string): boolean {
-  return /^(Get|List|Plan|Explain|Read|Watch|Check)/.test(method);
+  return /^(Get|List|Plan|Explain|Read|Watch|Check|DryRun)/.test(method);
 }
 
-/** Refuses a message that has no encoding, such as one with a count of -1. */
-function encodable<I extends DescMessage>(method: { name: string; input: I }, message: MessageInitShape<I>): void {
+/** The encoding of a message. Refuses one that has none, such as one with a count of -1. */
+function encoded<I extends DescMessage>(method: { name: string; input: I }, message: MessageInitShape<I>): Uint8Array {
   try {
-    toBinary(method.input, create(method.input, message));
+    return toBinary(method.input, create(method.input, message));
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
     throw invalid(method.name, said, "values that fit their fields");

@@ -149,6 +149,15 @@ export class BoroughClient {
   }
 
   /**
+   * The same client, which changes nothing. Each call that would change something rejects with a {@link DryRunError},
+   * which says what would happen, or with the refusal of the change. No command is run. Other calls are as before. Both
+   * share their connections.
+   */
+  withDryRun(): BoroughClient {
+    return new BoroughClient({ ...this.shared, calls: this.shared.calls.dryRun() }, this.cell, this.user);
+  }
+
+  /**
    * Follows all changes of the cell that a filter chooses, from `resume` or from now: in order, without gaps or
    * repetition over broken connections. A refusal throws. The iterator ends without an error when the caller leaves its
    * loop or aborts, and after a `resync`.

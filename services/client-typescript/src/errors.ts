@@ -3,6 +3,8 @@
  * `instanceof`.
  */
 
+import type { DryRunEffect, DryRunResponse } from "./gen/borough/v1/dry_run_pb.js";
+
 /** The name of a gRPC code, such as `INVALID_ARGUMENT`. */
 export type CodeName =
   | "CANCELLED"
@@ -68,6 +70,7 @@ export type ErrorKind =
   | "invalid"
   | "cancelled"
   | "closed"
+  | "dry_run"
   | "unsupported"
   | "incomplete";
 
@@ -232,6 +235,31 @@ export class ClosedError extends BoroughError {
 
   constructor() {
     super("the client is closed");
+  }
+}
+
+/**
+ * What a change would do, from a client of `withDryRun()`. A gateway has checked the change, and nothing has changed.
+ * Somebody else may have changed the cell by the time that the change is made.
+ */
+export class DryRunError extends BoroughError {
+  readonly kind = "dry_run";
+  /** Whether anything would change. */
+  readonly changes: boolean;
+  /** What would happen to each object: at most 1,000 of them. */
+  readonly effects: readonly DryRunEffect[];
+  /** How many further objects there are. */
+  readonly effectsLeftOut: number;
+
+  constructor(
+    /** The name of the call, such as `StopJob`. Of `Exec` no gateway is asked, so the other fields are empty. */
+    readonly method: string,
+    found: Partial<Pick<DryRunResponse, "changes" | "effects" | "effectsLeftOut">> = {},
+  ) {
+    super(`a dry run of ${method}: nothing has changed`);
+    this.changes = found.changes ?? false;
+    this.effects = found.effects ?? [];
+    this.effectsLeftOut = found.effectsLeftOut ?? 0;
   }
 }
 

@@ -6,6 +6,7 @@ export * from "./gen/borough/v1/access_pb.js";
 export * from "./gen/borough/v1/audit_pb.js";
 export * from "./gen/borough/v1/cell_pb.js";
 export * from "./gen/borough/v1/common_pb.js";
+export * from "./gen/borough/v1/dry_run_pb.js";
 export * from "./gen/borough/v1/federated_pb.js";
 export * from "./gen/borough/v1/job_pb.js";
 export * from "./gen/borough/v1/member_pb.js";
