@@ -23,6 +23,7 @@ _KINDS: list[tuple[type[BaseException], str]] = [
     (borough.DeadlineError, "deadline"),
     (borough.UnreachableError, "unreachable"),
     (borough.InvalidError, "invalid"),
+    (borough.DryRun, "dry_run"),
     (borough.ClosedError, "cancelled"),
     (asyncio.CancelledError, "cancelled"),
 ]
@@ -120,6 +121,8 @@ class Operations:
             retry=borough.RetryPolicy() if attempts is None else borough.RetryPolicy(attempts=attempts),
         )
         face = self.face_type(config)
+        if step.get("dry_run"):
+            face.client = face.client.with_dry_run()
         self.faces.append(face)
         return face
 
@@ -160,6 +163,10 @@ class Operations:
             elif key == "field":
                 fields = [each.field for each in getattr(error, "fields", ())]
                 check(any(value in each for each in fields), f"the fields are {fields}, expected {value}: {shown}")
+            elif key == "effect":
+                effects = [f"{each.subject}: {each.text}" for each in getattr(error, "effects", ())]
+                is_fine = any(each.startswith(value) for each in effects)
+                check(is_fine, f"the effects are {effects}, expected {value}: {shown}")
             else:
                 check(found.get(key) == value, f"{key} is {found.get(key)}, expected {value}: {shown}")
 

@@ -22,6 +22,11 @@ export interface World {
 
 /** A client as `options` say; what they leave out is as the world says. */
 export function clientOf(world: World, options: Json): BoroughClient {
+  const client = connectedOf(world, options);
+  return options.dry_run === true ? client.withDryRun() : client;
+}
+
+function connectedOf(world: World, options: Json): BoroughClient {
   const given = (options.gateways as readonly (number | string)[] | undefined) ?? world.gateways;
   const token = (options.token as string | undefined) ?? world.token;
   const common = {

@@ -21,6 +21,7 @@ type expected struct {
 	Reason  *string `json:"reason"`
 	Field   *string `json:"field"`
 	Changes *bool   `json:"changes"`
+	Effect  *string `json:"effect"`
 	Says    *string `json:"says"`
 }
 
@@ -55,9 +56,15 @@ func (e *expected) compare(err error) error {
 		}
 	}
 	if e.Changes != nil {
-		var deadline *borough.DeadlineError
-		if !errors.As(err, &deadline) || deadline.MayHaveChanged != *e.Changes {
-			return differs("changes", fmt.Sprint(*e.Changes), fmt.Sprint(deadline != nil && deadline.MayHaveChanged))
+		if changes := changesOf(err); changes != fmt.Sprint(*e.Changes) {
+			return differs("changes", fmt.Sprint(*e.Changes), changes)
+		}
+	}
+	if e.Effect != nil {
+		effects := effectsOf(err)
+		begins := func(effect string) bool { return strings.HasPrefix(effect, *e.Effect) }
+		if !slices.ContainsFunc(effects, begins) {
+			return differs("effect", *e.Effect, strings.Join(effects, ", "))
 		}
 	}
 	if e.Says != nil && !strings.Contains(err.Error(), *e.Says) {
@@ -75,6 +82,7 @@ func kindOf(err error) string {
 		unreachable *borough.UnreachableError
 		deadline    *borough.DeadlineError
 		notGateway  *borough.NotGatewayError
+		dry         *borough.DryRunError
 		wait        *borough.WaitError
 	)
 	switch {
@@ -90,6 +98,8 @@ func kindOf(err error) string {
 		return "not_gateway"
 	case errors.As(err, &deadline):
 		return "deadline"
+	case errors.As(err, &dry):
+		return "dry_run"
 	case errors.As(err, &wait):
 		return string(wait.Outcome)
 	case errors.Is(err, context.Canceled):
@@ -97,6 +107,35 @@ func kindOf(err error) string {
 	default:
 		return "another"
 	}
+}
+
+// changesOf says whether a late call may have changed something, or a dry run would.
+func changesOf(err error) string {
+	var (
+		deadline *borough.DeadlineError
+		dry      *borough.DryRunError
+	)
+	switch {
+	case errors.As(err, &deadline):
+		return fmt.Sprint(deadline.MayHaveChanged)
+	case errors.As(err, &dry):
+		return fmt.Sprint(dry.Changes)
+	default:
+		return "open"
+	}
+}
+
+// effectsOf are what a dry run would do, each as SUBJECT: TEXT.
+func effectsOf(err error) []string {
+	var dry *borough.DryRunError
+	if !errors.As(err, &dry) {
+		return nil
+	}
+	effects := make([]string, len(dry.Effects))
+	for at, effect := range dry.Effects {
+		effects[at] = effect.GetSubject() + ": " + effect.GetText()
+	}
+	return effects
 }
 
 // refusedOf is the refusal in an error, also the last one before a client gave up; nil: none.

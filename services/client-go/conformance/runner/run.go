@@ -98,6 +98,9 @@ func (r *run) newClient(s *step) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client, r.opened = client, append(r.opened, client)
+	if s.DryRun {
+		r.client = client.WithDryRun()
+	}
 	return nil
 }
 

@@ -27,6 +27,7 @@ type step struct {
 	Deadline int64             `json:"deadline"`
 	Attempts int               `json:"attempts"`
 	TLS      bool              `json:"tls"`
+	DryRun   bool              `json:"dry_run"`
 
 	// Jobs. To submit and build, job is an object, else a name.
 	Job       json.RawMessage `json:"job"`

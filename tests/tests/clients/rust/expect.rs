@@ -10,12 +10,22 @@ pub(super) struct Failed {
     reason: String,
     fields: Vec<String>,
     changes: bool,
+    /// Of a dry run, each as SUBJECT: TEXT.
+    effects: Vec<String>,
     message: String,
 }
 
 impl Failed {
     fn new(kind: &'static str, message: String) -> Self {
-        Self { kind, code: String::new(), reason: String::new(), fields: Vec::new(), changes: false, message }
+        Self {
+            kind,
+            code: String::new(),
+            reason: String::new(),
+            fields: Vec::new(),
+            changes: false,
+            effects: Vec::new(),
+            message,
+        }
     }
 
     /// A step that did not do what it says.
@@ -31,6 +41,11 @@ impl From<ClientError> for Failed {
         match &error {
             ClientError::Unreachable { .. } => failed("unreachable"),
             ClientError::Deadline { changes, .. } => Self { changes: *changes, ..failed("deadline") },
+            ClientError::DryRun { answer, .. } => {
+                let effects = answer.effects.iter();
+                let effects = effects.map(|effect| format!("{}: {}", effect.subject, effect.text)).collect();
+                Self { changes: answer.changes, effects, ..failed("dry_run") }
+            }
             ClientError::NotGateway { .. } => failed("not_gateway"),
             ClientError::TokenRefused { .. } => failed("token_refused"),
             ClientError::Refused(refusal) => Self {
@@ -61,8 +76,8 @@ impl From<WaitError> for Failed {
 
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, code, reason, message, fields, .. } = self;
-        write!(f, "{kind} {code} {reason} {fields:?}: {message}")
+        let Self { kind, code, reason, message, fields, effects, .. } = self;
+        write!(f, "{kind} {code} {reason} {fields:?} {effects:?}: {message}")
     }
 }
 
@@ -88,7 +103,10 @@ pub(super) fn check(step: &Value, outcome: Result<(), Failed>) -> Result<(), Str
             .as_str()
             .is_none_or(|field| failed.fields.iter().any(|known| known.contains(field))),
         expected["changes"].is_null() || expected["changes"] == json!(failed.changes),
+        expected["effect"]
+            .as_str()
+            .is_none_or(|effect| failed.effects.iter().any(|known| known.starts_with(effect))),
         expected["says"].as_str().is_none_or(|text| failed.message.contains(text)),
     ];
-    if as_said == [true; 6] { Ok(()) } else { Err(format!("{failed}; expected: {expected}")) }
+    if as_said == [true; 7] { Ok(()) } else { Err(format!("{failed}; expected: {expected}")) }
 }

@@ -103,7 +103,8 @@ fn client(world: &Value, options: &Value) -> Result<Client, Problem> {
         config.token = None;
         config.connector = tls(path("ca"), path("certificate"), path("key"))?;
     }
-    Client::new(config, SeededRng::from_kernel().0).map_err(|error| error.to_string())
+    let client = Client::new(config, SeededRng::from_kernel().0).map_err(|error| error.to_string())?;
+    Ok(if options["dry_run"] == true { client.with_dry_run() } else { client })
 }
 
 fn tls(ca: &str, certificate: &str, key: &str) -> Result<Connector, Problem> {
