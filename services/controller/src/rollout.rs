@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use borough_model::daemon::DaemonRules;
 use borough_model::job::{JobKind, JobRow, Rollout, RolloutState};
-use borough_model::node::{node_resizes, silent_since_ms};
+use borough_model::node::node_resizes;
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, RolloutStep, RolloutView};
 use borough_model::{JobId, NodeRow, TaskRow};
 use borough_store::mirror::MirrorState;
@@ -25,12 +25,6 @@ pub(crate) struct RolloutScan {
     /// What it asks of nodes, if it is a daemon job.
     daemon: Option<DaemonRules>,
     now_ms: i64,
-}
-
-/// Whether the agent of a task's node does not answer.
-fn is_silent(state: &MirrorState, task: &TaskRow) -> bool {
-    let node = task.node.and_then(|node| state.nodes().get(&node));
-    node.is_some_and(|node| silent_since_ms(&node.taints).is_some())
 }
 
 impl RolloutScan {
@@ -65,7 +59,7 @@ impl RolloutScan {
             let node = task.node_served().and_then(|node| state.nodes().get(&node));
             fit = node.map_or(fit, |node| fit.on_node(daemon.fit(node)));
         }
-        if task.is_healthy() && is_silent(state, task) {
+        if state.is_unseen(task) {
             self.view.visit_silent(task, fit, &self.rules);
         } else {
             self.view.visit(task, fit, &self.rules, self.now_ms);

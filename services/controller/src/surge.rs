@@ -34,7 +34,11 @@ impl SurgeScan {
     }
 
     pub(crate) fn visit(&mut self, state: &MirrorState, task: &TaskRow) {
-        self.used.visit(&self.budget, task, self.now_ms);
+        if state.is_unseen(task) {
+            self.used.visit_unseen(&self.budget, task);
+        } else {
+            self.used.visit(&self.budget, task, self.now_ms);
+        }
         self.is_leaving |= must_leave(state, task, self.now_ms);
         let due_ms = task.changed_ms.saturating_add_unsigned(self.deadline_ms);
         let is_unplaced = task.id.index < self.budget.count && task.waits_for_node() && due_ms <= self.now_ms;

@@ -289,6 +289,17 @@ impl BudgetUse {
         self.surge_placed = self.surge_placed.saturating_add(u32::from(is_placed));
     }
 
+    /// Takes a task into account whose row says that it is healthy, and whose node does not answer: nobody knows, so it
+    /// serves nobody.
+    pub fn visit_unseen(&mut self, budget: &DisruptionBudget, task: &TaskRow) {
+        if task.id.index < budget.count {
+            self.known = self.known.saturating_add(1);
+            self.away = self.away.saturating_add(1);
+        } else if task.id.index < budget.count.saturating_add(budget.surge) {
+            self.surge_placed = self.surge_placed.saturating_add(1);
+        }
+    }
+
     /// How many tasks may be away by this budget, at this time of the cell.
     pub fn away_max(&self, budget: &DisruptionBudget, now_ms: i64) -> u32 {
         // A rollout that goes on fails if what surges does, and then the version before serves. Once it is over, a move

@@ -63,18 +63,23 @@ fn report_of(state: &MirrorState, row: &JobRow, budget: &DisruptionBudget, now_m
     let used = state.budget_use(row, budget, now_ms);
     // Its use ends where nothing is left: people want all of it.
     let away: Vec<&TaskRow> = if budget.needs_healthy() {
-        state.job_tasks(row.id).map(|row| &**row).filter(|task| is_away(budget, task, now_ms)).collect()
+        let all = state.job_tasks(row.id).map(|row| &**row);
+        all.filter(|task| is_away(state, budget, task, now_ms)).collect()
     } else {
-        state.away_tasks(row.id).filter(|task| is_away(budget, task, now_ms)).collect()
+        let all = state.away_tasks(row.id).chain(state.unseen_tasks(row.id));
+        all.filter(|task| is_away(state, budget, task, now_ms)).collect()
     };
+    let away: Vec<(u32, &str)> = away.into_iter().map(|task| (task.id.index, why(state, task))).collect();
     BudgetReport { text: text(budget, &used, &away, now_ms), is_left: used.left(budget, now_ms) > 0 }
 }
 
-fn is_away(budget: &DisruptionBudget, task: &TaskRow, now_ms: i64) -> bool {
-    task.id.index < budget.count && budget.presence(task, now_ms) == TaskPresence::Away
+fn is_away(state: &MirrorState, budget: &DisruptionBudget, task: &TaskRow, now_ms: i64) -> bool {
+    let uses = state.is_unseen(task) || budget.presence(task, now_ms) == TaskPresence::Away;
+    task.id.index < budget.count && uses
 }
 
-fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow], now_ms: i64) -> String {
+/// The use of a budget in words. `away` has each task that uses some, with why.
+fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[(u32, &str)], now_ms: i64) -> String {
     let are = if away.len() == 1 { "is" } else { "are" };
     let tasks = if budget.count == 1 { "task" } else { "tasks" };
     // What surges and serves stands in for as many of the owner.
@@ -90,7 +95,7 @@ fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow], now_ms: 
         text.push_str(&surge_text(used.surging, budget.surge));
     }
     let named: Vec<String> =
-        away.iter().take(NAMED_MAX).map(|task| format!("task {} {}", task.id.index, why(task))).collect();
+        away.iter().take(NAMED_MAX).map(|(index, why)| format!("task {index} {why}")).collect();
     if !named.is_empty() {
         text.push_str(&format!(": {}", named.join(", ")));
     }
@@ -110,8 +115,9 @@ fn surge_text(serving: u32, surge: u32) -> String {
 }
 
 /// Why a task is away.
-fn why(task: &TaskRow) -> &'static str {
+fn why(state: &MirrorState, task: &TaskRow) -> &'static str {
     match task.state {
+        _ if state.is_unseen(task) => "is on a node whose agent does not answer",
         TaskState::Pending if task.not_before_ms > 0 => "has failed and pauses",
         TaskState::Pending => "waits for a node",
         TaskState::Held => "waits for room on its node",

@@ -34,23 +34,27 @@ fn is_away(task: &TaskRow) -> bool {
 }
 
 impl MirrorState {
-    /// What the tasks of a job take of its budget for moves. It looks at those without a healthy attempt and at those
-    /// that surge, and no further when nothing is left. While a rollout goes on, it looks at every task of a job that
-    /// is not large: new attempts have to prove themselves.
+    /// What the tasks of a job take of its budget for moves. It looks at those without a healthy attempt, at those
+    /// whose node does not answer, and at those that surge, and no further when nothing is left. While a rollout goes
+    /// on, it looks at every task of a job that is not large: new attempts have to prove themselves.
     pub fn budget_use(&self, job: &JobRow, budget: &DisruptionBudget, now_ms: i64) -> BudgetUse {
         let mut used = BudgetUse::default();
+        let visit = |used: &mut BudgetUse, row: &TaskRow| {
+            if self.is_unseen(row) { used.visit_unseen(budget, row) } else { used.visit(budget, row, now_ms) }
+        };
         if budget.needs_healthy() && job.count <= RECHECKED_MAX {
-            self.job_tasks(job.id).for_each(|row| used.visit(budget, row, now_ms));
+            self.job_tasks(job.id).for_each(|row| visit(&mut used, row));
             return used;
         }
         if budget.surge > 0 {
             let surging = self.job_tasks_behind(job.id, budget.count.checked_sub(1));
             let surging = surging.take(usize::try_from(budget.surge).unwrap_or(usize::MAX));
-            surging.for_each(|row| used.visit(budget, row, now_ms));
+            surging.for_each(|row| visit(&mut used, row));
         }
-        let away = self.away_tasks(job.id).take_while(|row| row.id.index < budget.count);
-        for row in away {
-            used.visit(budget, row, now_ms);
+        let is_owned = |row: &&TaskRow| row.id.index < budget.count;
+        let unseen = self.unseen_tasks(job.id).into_iter().take_while(is_owned);
+        for row in self.away_tasks(job.id).take_while(is_owned).chain(unseen) {
+            visit(&mut used, row);
             if used.left(budget, now_ms) == 0 {
                 break;
             }

@@ -15,6 +15,7 @@ mod member;
 mod merged;
 mod ring;
 mod rows;
+mod silent;
 mod specs;
 mod state;
 #[cfg(test)]

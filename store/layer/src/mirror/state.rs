@@ -1,7 +1,7 @@
 //! The state of a cell in memory: rows by id, and the few indexes that queries need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use borough_model::federation::FederatedJobRow;
@@ -14,6 +14,7 @@ use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, N
 use super::EndedJobs;
 use super::away::AwayTasks;
 use super::facts::FactChanges;
+use super::silent::SilentNodes;
 use super::specs::{MirrorSpecs, StoredSpec};
 use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
@@ -72,6 +73,7 @@ pub struct MirrorState {
     specs: MirrorSpecs,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
     pub(super) away: AwayTasks,
+    pub(super) silent: SilentNodes,
     pub(super) endpoints: BTreeMap<TaskId, MirroredEndpoint>,
     pub(super) facts: FactChanges,
     gangs: BTreeMap<GangId, Arc<GangRow>>,
@@ -85,7 +87,7 @@ pub struct MirrorState {
 }
 
 /// The first and the last task that a job can have.
-pub(super) fn tasks_of(job: JobId) -> std::ops::RangeInclusive<TaskId> {
+pub(super) fn tasks_of(job: JobId) -> RangeInclusive<TaskId> {
     TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX }
 }
 
@@ -249,6 +251,16 @@ impl MirrorState {
         self.node_tasks.get(&node).into_iter().flatten().filter_map(|task| self.tasks.get(task))
     }
 
+    /// Those of a range.
+    pub(super) fn node_tasks_of(
+        &self,
+        node: NodeId,
+        tasks: RangeInclusive<TaskId>,
+    ) -> impl Iterator<Item = &Arc<TaskRow>> {
+        let there = self.node_tasks.get(&node).into_iter().flat_map(move |all| all.range(tasks.clone()));
+        there.filter_map(|task| self.tasks.get(task))
+    }
+
     /// Adds a row of a listing.
     pub fn list(&mut self, listed: Listed) {
         match listed {
@@ -352,12 +364,14 @@ impl MirrorState {
         }
         if put_newer(&mut self.nodes, row.id, row, |row| row.revision) {
             self.node_names.insert(row.name.clone(), row.id);
+            self.silent.follow(row);
         }
     }
 
     fn node_remove(&mut self, node: NodeId) {
         self.allocs.remove(&node);
         self.loads.remove(&node);
+        self.silent.remove(node);
         let Some(row) = self.nodes.remove(&node) else { return };
         if self.node_names.get(&row.name) == Some(&node) {
             self.node_names.remove(&row.name);
