@@ -271,7 +271,11 @@ pub async fn join_revoke(
 ) -> StoreResult<NodeJoin> {
     let (space, key) = (changes.space(), NodeJoinKey { name: node.clone() });
     let before = keys::read(tx, space, &key).await?;
-    let before = before.ok_or_else(|| StoreError::not_found(format!("join token of node {node}")))?;
+    let missing = match what {
+        JoinRevoked::Identity => "identity",
+        JoinRevoked::Token => "join token",
+    };
+    let before = before.ok_or_else(|| StoreError::not_found(format!("{missing} of node {node}")))?;
     let after = match what {
         JoinRevoked::Identity => NodeJoin::default(),
         JoinRevoked::Token if before.token.as_ref().is_none_or(|token| token.used.is_some()) => {

@@ -51,7 +51,7 @@ pub(super) async fn tree_check(
         && above.contains(group)
     {
         let accepted = format!("a group that is not below group/{group} itself");
-        return Err(field_refused(shown(&above), accepted));
+        return Err(field_refused(format!("group/{parent}"), accepted));
     }
     // A user is above nobody, so only groups count.
     let own = usize::from(matches!(holder, AccessSubject::Group(_)));
