@@ -99,6 +99,11 @@ impl TypedOptions {
         Self { options: KEPT.into_iter().filter_map(option).collect(), home: option(HOME) }
     }
 
+    /// Those that ask another cell.
+    pub(crate) fn of_cell(cell: &str) -> Self {
+        Self { options: vec![TypedOption { name: "--cell", value: cell.to_owned() }], home: None }
+    }
+
     /// A text in which each command that asks a cell has the options.
     pub(crate) fn completed(&self, text: &str) -> String {
         // `/usr/bin/borough ` and `myborough ` are other words, and what somebody typed stays as it is.

@@ -128,7 +128,8 @@ pub(crate) fn confirm_many(
     many: ManyObjects<'_>,
     printer: &Printer,
 ) -> Result<(), Failure> {
-    if global.dry_run {
+    // A code that the change would refuse is refused here too.
+    if global.dry_run && global.confirm.is_none() {
         return Ok(());
     }
     if many.judge(global.confirm.as_deref(), client.cell())? == Confirmed::ByCode {

@@ -215,6 +215,7 @@ pub(super) async fn list_watch<T: Tabular + Serialize>(
             continue;
         };
         output.end()?;
+        output.printer().reader_check()?;
         if let Some(limit) = listed.limit.filter(|_| next.is_some())
             && !std::mem::replace(&mut is_cut_told, true)
         {
@@ -249,6 +250,7 @@ pub(super) async fn status_watch<V: Serialize>(
             continue;
         };
         output.show(&view, text)?;
+        printer.reader_check()?;
         absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
     }
 }

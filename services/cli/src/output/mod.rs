@@ -87,8 +87,10 @@ pub(crate) use text::{bytes, labels_text, ranges, tally, time, word};
 pub(crate) use watch::{WatchedList, WatchedStatus};
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 
 use borough_kv::env::SystemClock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use self::foreign::{json_shown, lines_shown, painted_shown};
@@ -125,6 +127,11 @@ impl Printer {
     /// The same, for several waits at a time: each writes its progress as lines.
     pub(crate) fn without_motion(&self) -> Self {
         Self { moving: false, typed: self.typed.clone(), ..*self }
+    }
+
+    /// Fails as the next answer would if its reader has closed the pipe: a watch may have none for hours.
+    pub(crate) fn reader_check(&self) -> Result<(), Failure> {
+        if is_abandoned(io::stdout()) { Err(Failure::new(Code::Done, "")) } else { Ok(()) }
     }
 
     /// Returns true if answers are for programs.
@@ -314,6 +321,14 @@ fn yaml<T: Serialize>(object: &T) -> Result<String, Failure> {
     let text = serde_saphyr::to_string(object)
         .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as YAML: {error}")))?;
     if lines_shown(&text) == text { Ok(text) } else { json(object, JsonLayout::Indented) }
+}
+
+/// Returns true if nobody reads this pipe any more. A file always has a reader.
+fn is_abandoned(output: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&output, PollFlags::empty())];
+    let answer = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    let [polled] = polled;
+    answer.is_ok() && polled.revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// A reader that closes the pipe early (`| head`) ends the program silently.

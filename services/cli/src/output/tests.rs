@@ -444,3 +444,13 @@ fn stats_for_people() {
     assert_eq!(time(1_700_000_000_000), "2023-11-14T22:13:20Z");
     assert_eq!([ranges(&[3, 1, 2, 7, 2, u32::MAX]), ranges(&[])], ["1-3, 7, 4294967295", ""]);
 }
+
+/// A watch would otherwise wait for its next change, for hours.
+#[test]
+fn a_pipe_that_nobody_reads_is_noticed_without_a_write() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    assert!(!super::is_abandoned(&writer));
+    drop(reader);
+    assert!(super::is_abandoned(&writer));
+    assert!(!super::is_abandoned(std::fs::File::create("/dev/null").unwrap()));
+}

@@ -139,7 +139,10 @@ impl<'w> JobLooks<'w> {
     /// The end of a wait that nobody can say is in vain: what the cells say, and what to run.
     async fn failure(&self, what: String, view: &FederatedJobView) -> Failure {
         let causes = causes(self.client, self.job, view).await;
-        let details = causes_text(&causes).lines().map(str::to_owned).collect();
+        let text = causes_text(&causes);
+        // What stands above is not said again.
+        let details =
+            if text == self.caused { Vec::new() } else { text.lines().map(str::to_owned).collect() };
         let why = causes.first().map(|cause| format!("; {}", cause.command())).unwrap_or_default();
         let hint = format!("borough federation job status {}{why}", self.job);
         Failure::new(Code::Failed, what).with_details(details).with_hint(hint)

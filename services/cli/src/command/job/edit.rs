@@ -1,6 +1,7 @@
 //! `job edit`: the stored job as a file in the user's editor, its plan, and the change after a yes.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -145,7 +146,11 @@ impl<'d> Draft<'d> {
             Ok(status) if status.success() => return Ok(()),
             // The shell's code for a program that it does not find. The shell itself says nothing of use.
             Ok(status) if status.code() == Some(127) => "no such program".to_owned(),
-            Ok(status) => status.to_string(),
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("exit code {code}"),
+                (None, Some(signal)) => format!("killed by signal {signal}"),
+                (None, None) => "it did not end".to_owned(),
+            },
             Err(error) => error.to_string(),
         };
         let message = format!("the editor {:?} failed ({why}); {} was not changed", self.editor, self.job);

@@ -211,7 +211,14 @@ fn previous(task: &TaskRef, row: &Task) -> Result<u64, Failure> {
             0 => format!("borough why {task}"),
             _ => format!("borough task logs {task}"),
         };
-        Failure::new(Code::NotFound, format!("no attempt of task {task} has ended yet")).with_hint(hint)
+        let what = match &row.exit {
+            Some(exit) => format!(
+                "attempt {} of task {task} ended on a node that was removed, and its output went with it",
+                exit.incarnation
+            ),
+            None => format!("no attempt of task {task} has ended yet"),
+        };
+        Failure::new(Code::NotFound, what).with_hint(hint)
     })
 }
 
@@ -258,6 +265,10 @@ mod tests {
         let none = previous(&task, &row(TaskState::Running, 1, 0)).unwrap_err();
         assert_eq!(none.message(), "no attempt of task alice/web/0 has ended yet");
         assert_eq!(none.hint(), Some("borough task logs alice/web/0"));
+        let removed = Exit { incarnation: 3, ..Exit::default() };
+        let removed = Task { exit: Some(removed), ..row(TaskState::Running, 4, 0) };
+        let gone = previous(&task, &removed).unwrap_err();
+        assert!(gone.message().starts_with("attempt 3 of task alice/web/0 ended on a node that was removed"));
         let never = previous(&task, &row(TaskState::Pending, 0, 0)).unwrap_err();
         assert_eq!(never.hint(), Some("borough why alice/web/0"));
     }

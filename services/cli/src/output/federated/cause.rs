@@ -4,6 +4,7 @@ use borough_client::JobRef;
 use serde::Serialize;
 
 use super::super::Foreign;
+use crate::args::TypedOptions;
 
 /// What one cell says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +19,10 @@ pub(crate) struct CellCauseView {
 impl CellCauseView {
     pub(crate) fn new(cell: &str, job: &JobRef, words: String) -> Self {
         let command = format!("borough --cell {cell} why {job}");
-        Self { cell: cell.to_owned().into(), words: words.lines().map(Foreign::from).collect(), command }
+        // The cell names commands as if it were the one that the reader asks.
+        let there = TypedOptions::of_cell(cell);
+        let words = words.lines().map(|line| Foreign::from(there.completed_answer(line).as_str())).collect();
+        Self { cell: cell.to_owned().into(), words, command }
     }
 
     /// The command that asks the cell.

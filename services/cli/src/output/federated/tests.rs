@@ -144,13 +144,14 @@ fn what_the_cells_say_stands_below_the_job() {
     let mut view = FederatedJobView::from(job(vec![part("alpha", 2, 1), part("beta", 1, 1)]));
     assert_eq!(view.cells_unhealthy(), ["alpha"]);
     let target = borough_client::JobRef::new("ann", "web");
-    let words = "task 0: fails again and again\n  exit code 4\n".to_owned();
+    let words = "task 0: fails again and again\n  exit code 4\n  on n1: borough node status n1\n".to_owned();
     view.causes_set(vec![
         CellCauseView::new("alpha", &target, words),
         CellCauseView::new("beta", &target, String::new()),
     ]);
     let text = view.text(&Style::default());
-    let expected = "\n\nalpha says (borough --cell alpha why ann/web):\n  task 0: fails again and again\n    exit code 4\n\
+    let expected = "\n\nalpha says (borough --cell alpha why ann/web):\n  task 0: fails again and again\n    exit code 4\n    \
+                    on n1: borough --cell alpha node status n1\n\
                     beta: what keeps its tasks from being healthy: borough --cell beta why ann/web";
     assert!(text.ends_with(expected), "{text}");
 }

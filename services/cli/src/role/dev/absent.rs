@@ -51,6 +51,24 @@ pub(super) async fn absent_nodes(
     absent
 }
 
+/// What is said of cells of earlier starts that this one leaves out, and what starts them too; `None` if there are
+/// none. A cell of which no node was ever started has no tasks.
+pub(super) fn cells_text(layout: &Layout, cells: &[Name]) -> Option<String> {
+    let nodes = fs::read_dir(layout.nodes()).into_iter().flatten().flatten();
+    let names = nodes.filter_map(|entry| entry.file_name().into_string().ok());
+    let known: BTreeSet<String> = names.filter_map(|name| Some(cell_of(&name)?.to_owned())).collect();
+    let absent: Vec<String> =
+        known.into_iter().filter(|cell| !cells.iter().any(|kept| kept.as_str() == cell)).collect();
+    let all: Vec<&str> = cells.iter().map(Name::as_str).chain(absent.iter().map(String::as_str)).collect();
+    (!absent.is_empty()).then(|| {
+        format!(
+            "cells of an earlier start that nothing serves now: {}; to start them too: borough dev --cells {}",
+            absent.join(", "),
+            all.join(",")
+        )
+    })
+}
+
 /// Returns true if the cell has the node: nobody has removed it.
 async fn is_known(db: &Database, cell: &Name, name: &str) -> bool {
     let Ok(name) = Name::new(name) else { return false };
@@ -99,6 +117,23 @@ pub(super) fn absent_text(absent: &[AbsentNode], cells: &[Name]) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_that_are_left_out_are_named_with_what_starts_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::open(directory.path()).unwrap();
+        let text = |cells: &[&str]| {
+            let cells: Vec<Name> = cells.iter().map(|cell| Name::new(*cell).unwrap()).collect();
+            cells_text(&layout, &cells)
+        };
+        assert_eq!(text(&["p"]), None, "there was no earlier start");
+        for node in ["p-1", "q-1", "q-2"] {
+            fs::create_dir_all(layout.node(node)).unwrap();
+        }
+        assert_eq!(text(&["q", "p"]), None);
+        let left_out = text(&["p"]).unwrap();
+        assert!(left_out.contains("serves now: q; to start them too: borough dev --cells p,q"), "{left_out}");
+    }
 
     #[test]
     fn nodes_that_are_left_out_are_named_with_what_to_run() {

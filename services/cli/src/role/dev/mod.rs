@@ -30,7 +30,7 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::absent::{absent_nodes, absent_text};
+use self::absent::{absent_nodes, absent_text, cells_text};
 use self::closed::{closed_cells, closed_text};
 use self::judge::{directory_check, judge};
 use self::layout::{DAMAGED, Layout, Remembered, ephemeral_create, ephemeral_create_at};
@@ -215,7 +215,9 @@ impl DevCell<'_> {
             .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
             .collect();
         printer.greeting(&self.greeting(grpc, http, &names));
-        let remarks = [absent_text(&absent, &arguments.cells), closed_text(&closed)];
+        let (cells_absent, nodes_absent) =
+            (cells_text(layout, &arguments.cells), absent_text(&absent, &arguments.cells));
+        let remarks = [cells_absent, nodes_absent, closed_text(&closed)];
         remarks.iter().flatten().for_each(|text| printer.remark(text));
         let signal = match role_end(&db, signals.next()).await {
             RoleEnd::Signal(signal) => signal,
