@@ -125,7 +125,7 @@ impl RolloutCounting {
     fn begin(state: &MirrorState, row: &JobRow, now_ms: i64) -> Option<Self> {
         let version = row.rollout.as_deref()?.version;
         let spec = state.spec_of(row)?;
-        let healthy_after_ms = spec.update.clone().unwrap_or_default().healthy_after_ms;
+        let healthy_after_ms = spec.update.unwrap_or_default().healthy_after_ms;
         Some(Self {
             version,
             kind: spec.kind,

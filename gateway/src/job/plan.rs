@@ -143,7 +143,7 @@ async fn dry_run_of(
     let now_ms = cell.clock.wall_ms();
     let shown =
         cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
-    Ok(shown.await?)
+    shown.await
 }
 
 /// The rollout that a submission would begin.

@@ -105,7 +105,7 @@ fn the_version_before_a_rollout_is_kept_while_its_job_has_no_tasks() {
     stored.job_submit(JOB, &one);
     let first = stored.jobs.get(&JOB).expect("a job").0.clone();
     let rolling = Rollout::begin(&first, 0, "user/ann", 0);
-    let rolling = JobRow { spec_version: 2, revision: 2, rollout: Some(Box::new(rolling)), ..first.clone() };
+    let rolling = JobRow { spec_version: 2, revision: 2, rollout: Some(Box::new(rolling)), ..first };
     let over = rolling.rollout.as_deref().map(|rollout| Box::new(rollout.without_tasks()));
     let over = JobRow { count: 0, revision: 3, rollout: over, ..rolling.clone() };
     let resumed = over.rollout_resumed(5).map(Box::new);

@@ -9,7 +9,7 @@ use crate::sample::NOW;
 
 /// The next step while the nodes of these tasks are silent.
 fn step_beside(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], silent: &[u32]) -> RolloutStep {
-    let rollout = row.rollout.as_deref().unwrap();
+    let Some(rollout) = row.rollout.as_deref() else { panic!("no rollout") };
     let rules = RolloutRules::of_job(spec, rollout, row);
     let mut view = RolloutView::default();
     for task in tasks {

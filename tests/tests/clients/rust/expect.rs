@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 /// An error as the scenarios see it.
 pub(super) struct Failed {
     kind: &'static str,
-    code: String,
-    reason: String,
-    fields: Vec<String>,
+    code: Box<str>,
+    reason: Box<str>,
+    fields: Box<[String]>,
     changes: bool,
     /// Of a dry run, each as SUBJECT: TEXT.
-    effects: Vec<String>,
+    effects: Box<[String]>,
     message: String,
 }
 
@@ -19,11 +19,11 @@ impl Failed {
     fn new(kind: &'static str, message: String) -> Self {
         Self {
             kind,
-            code: String::new(),
-            reason: String::new(),
-            fields: Vec::new(),
+            code: Box::default(),
+            reason: Box::default(),
+            fields: Box::default(),
             changes: false,
-            effects: Vec::new(),
+            effects: Box::default(),
             message,
         }
     }
@@ -49,8 +49,8 @@ impl From<ClientError> for Failed {
             ClientError::NotGateway { .. } => failed("not_gateway"),
             ClientError::TokenRefused { .. } => failed("token_refused"),
             ClientError::Refused(refusal) => Self {
-                code: format!("{:?}", refusal.code),
-                reason: refusal.reason.clone(),
+                code: format!("{:?}", refusal.code).into(),
+                reason: refusal.reason.as_str().into(),
                 fields: refusal.fields.iter().map(|violation| violation.field.clone()).collect(),
                 ..failed("refused")
             },
@@ -61,7 +61,7 @@ impl From<ClientError> for Failed {
 
 impl From<JobSpecRefused> for Failed {
     fn from(refused: JobSpecRefused) -> Self {
-        Self { fields: refused.problems.clone(), ..Self::new("invalid", refused.to_string()) }
+        Self { fields: refused.problems.as_slice().into(), ..Self::new("invalid", refused.to_string()) }
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn check(step: &Value, outcome: Result<(), Failed>) -> Result<(), Str
     let as_said = [
         expected["kind"].as_str().is_none_or(|kind| kind == failed.kind),
         code.is_none_or(|code| code.eq_ignore_ascii_case(&failed.code)),
-        expected["reason"].as_str().is_none_or(|reason| reason == failed.reason),
+        expected["reason"].as_str().is_none_or(|reason| *reason == *failed.reason),
         expected["field"]
             .as_str()
             .is_none_or(|field| failed.fields.iter().any(|known| known.contains(field))),

@@ -30,8 +30,8 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::absent::{absent_nodes, absent_text, cells_text};
-use self::closed::{closed_cells, closed_text};
+use self::absent::{AbsentNode, absent_nodes, absent_text, cells_text};
+use self::closed::{ClosedCell, closed_cells, closed_text};
 use self::judge::{directory_check, judge};
 use self::layout::{DAMAGED, Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{
@@ -177,6 +177,13 @@ struct DevCell<'a> {
 }
 
 impl DevCell<'_> {
+    /// Says what this start leaves out.
+    fn left_out_say(&self, absent: &[AbsentNode], closed: &[ClosedCell]) {
+        let cells = &self.arguments.cells;
+        let remarks = [cells_text(self.layout, cells), absent_text(absent, cells), closed_text(closed)];
+        remarks.iter().flatten().for_each(|text| self.printer.remark(text));
+    }
+
     /// Starts everything, and ends it after a signal.
     async fn run(&self, plan: Vec<NodePlan>) -> Result<Code, Failure> {
         let Self { layout, arguments, store, clock, rng, printer } = *self;
@@ -205,8 +212,8 @@ impl DevCell<'_> {
         if let Some(text) = moved_text(plan.iter().filter(|node| stranded.contains(&node.name)).count()) {
             printer.remark(&text);
         }
-        let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await.into_iter();
-        let absent: Vec<_> = absent.map(|node| node.ended(&stranded)).collect();
+        let absent = absent_nodes(&db, layout, &arguments.cells, &plan).await;
+        let absent: Vec<_> = absent.into_iter().map(|node| node.ended(&stranded)).collect();
         let closed = closed_cells(&db, &arguments.cells).await;
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
@@ -215,10 +222,7 @@ impl DevCell<'_> {
             .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
             .collect();
         printer.greeting(&self.greeting(grpc, http, &names));
-        let (cells_absent, nodes_absent) =
-            (cells_text(layout, &arguments.cells), absent_text(&absent, &arguments.cells));
-        let remarks = [cells_absent, nodes_absent, closed_text(&closed)];
-        remarks.iter().flatten().for_each(|text| printer.remark(text));
+        self.left_out_say(&absent, &closed);
         let signal = match role_end(&db, signals.next()).await {
             RoleEnd::Signal(signal) => signal,
             RoleEnd::Store(error) => {
