@@ -37,7 +37,7 @@ pub struct KeyedRequest {
     caller: Caller,
     action: &'static str,
     admission: Admission,
-    /// Whether something outside of the store follows it.
+    /// Whether it changes more than its set of changes says.
     acts: bool,
     /// Stands for the content.
     digest: Vec<u8>,
@@ -57,6 +57,11 @@ impl KeyedRequest {
 
     /// The same request, which an agent carries out.
     pub fn of_agent(self) -> Self {
+        Self { acts: true, ..self }
+    }
+
+    /// The same request, which changes rows that no set of changes shows, and always some.
+    pub fn of_other_rows(self) -> Self {
         Self { acts: true, ..self }
     }
 

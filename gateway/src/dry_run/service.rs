@@ -39,9 +39,11 @@ impl DryRunServer {
         let effects = cell.state(|state| sentences(state, outcome, EFFECTS_MAX))?;
         let left_out = effects.all.saturating_sub(effects.shown.len());
         let mut shown = effects.shown;
-        if shown.is_empty() && outcome.changes && !outcome.object.is_empty() {
+        if shown.is_empty() && outcome.changes {
             // It is of a kind that has no events.
-            let (kind, name) = outcome.object.split_once('/').unwrap_or(("", &outcome.object));
+            let of_cell = format!("cell/{}", outcome.cell);
+            let object = if outcome.object.is_empty() { &of_cell } else { &outcome.object };
+            let (kind, name) = object.split_once('/').unwrap_or(("", object));
             shown.push((format!("{kind} {name}").trim().to_owned(), "as the request says".to_owned()));
         }
         let shown = shown.into_iter();

@@ -83,7 +83,7 @@ async fn a_rollout_names_the_task_that_ends() {
     cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
     until("the task that ends", || async {
         let status = cell.borough(&["rollout", "status", "slow"]).await.ended(0);
-        status.stdout.contains("waits for  task 0 ends on alpha-1 since ").then_some(())
+        status.stdout.contains(" task 0 ends on alpha-1 since ").then_some(())
     })
     .await;
     let status = cell.borough(&["rollout", "status", "slow", "--wait", "-o", "json"]).await.ended(0).json();

@@ -99,7 +99,7 @@ async fn an_address_that_is_certainly_wrong_does_not_join() {
     let none = home.borough(&["cell", "members"]).await.ended(0);
     none.warns("no cells in the federation");
     let join = async |cell: &str, at: &str| home.borough(&["cell", "join", cell, "--at", at]).await;
-    join("zzz", &home.grpc()).await.ended(4).warns("there is no cell \"zzz\"");
+    join("zzz", &home.grpc()).await.ended(3).warns("there is no cell \"zzz\"");
     let http = home.http();
     let http = http.trim_start_matches("http://");
     join("q", http).await.ended(2).warns("is the HTTP port of a gateway");

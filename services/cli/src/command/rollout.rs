@@ -142,7 +142,7 @@ async fn undo(
     let before = client.job_get(job).await?.job.unwrap_or_default();
     if !matches!(before.state(), JobState::Running | JobState::Waiting) {
         let state = word(before.state().as_str_name(), "JOB_STATE_");
-        let message = format!("job {job} is {state}: there is nothing to take back");
+        let message = format!("job {job} is over ({state}): there is nothing to take back");
         return Err(Failure::new(Code::Refused, message).with_hint(RUN_AGAIN));
     }
     let versions = KnownVersions::read(client, job, &before).await;

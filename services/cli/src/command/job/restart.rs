@@ -175,8 +175,8 @@ impl Rolling<'_> {
             }
             self.at = Some(RestartedTask::of(index, &watched.known));
             let task = TaskRef { job: self.job.clone(), index };
-            waiting.step(&format!("{task}: restarting ({} of {})", place + 1, wanted.len()));
             let ended = self.client.task_restart(&task).await?;
+            waiting.step(&format!("{task}: restarting ({} of {})", place + 1, wanted.len()));
             let goal = Goal::Again(NextAttempt { index, after: ended.incarnation });
             let timeout = self.arguments.timeout;
             waiting.bound(Some(timeout));
