@@ -32,7 +32,7 @@ pub(crate) async fn identity_keys_rotate(
         tracing::error!(cell = %cell.name, problem, "no key of identities can be made");
         status_unavailable("IDENTITY_KEYS_ABSENT", "no key can be made; the gateway's log says why")
     })?;
-    let (keyed, new) = (KeyedRequest::new(&caller, "identity_keys_rotate", &message).of_other_rows(), &new);
+    let (keyed, new) = (KeyedRequest::new(&caller, "identity_keys_rotate", &message).beyond_changes(), &new);
     let rotated = keyed_run(cell, &keyed, |tx, changes| async move {
         Ok((workload_keys_rotate(&tx, &changes, new, rotation).await?, changes))
     });

@@ -108,8 +108,8 @@ pub(crate) fn admit_message<'a, M: Ask>(
     }
 }
 
-/// The refusal of a dry run of what changes nothing.
-fn no_change(method: &str) -> Status {
+/// The refusal of a dry run of what changes nothing, or is no method.
+pub(crate) fn no_change(method: &str) -> Status {
     let accepted = "a method that changes something, such as StopJob or JobService/StopJob";
     status_from_field(&FieldRefused::new("method", method, accepted))
 }

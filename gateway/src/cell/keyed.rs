@@ -55,13 +55,9 @@ impl KeyedRequest {
         Self { admission: Admission::New, ..self }
     }
 
-    /// The same request, which an agent carries out.
-    pub fn of_agent(self) -> Self {
-        Self { acts: true, ..self }
-    }
-
-    /// The same request, which changes rows that no set of changes shows, and always some.
-    pub fn of_other_rows(self) -> Self {
+    /// The same request, which always changes more than its set of changes says: an agent carries it out, or no delta
+    /// shows its rows.
+    pub fn beyond_changes(self) -> Self {
         Self { acts: true, ..self }
     }
 

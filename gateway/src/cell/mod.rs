@@ -28,7 +28,7 @@ mod turns;
 mod usages;
 
 pub use admission::AdmissionUse;
-pub(crate) use admit::{Asked, CallSeen, admit_stream, principal_of};
+pub(crate) use admit::{Asked, CallSeen, admit_stream, no_change, principal_of};
 pub(crate) use ask::Ask;
 pub use ask::{METHODS, MethodRule};
 pub(crate) use audit::audit_flush;

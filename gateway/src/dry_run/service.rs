@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::dry_run_service_server::DryRunService;
 use bytes::{BufMut as _, BytesMut};
@@ -13,8 +12,7 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tower::ServiceExt as _;
 
-use crate::cell::{Cells, DryRunMark, DryRunOutcome, METHODS, MethodRule};
-use crate::status::status_from_field;
+use crate::cell::{Cells, DryRunMark, DryRunOutcome, METHODS, MethodRule, no_change};
 use crate::watch::sentences;
 
 /// Objects that an answer names at most.
@@ -86,10 +84,8 @@ impl DryRunService for DryRunServer {
 
 /// The method of a name. Methods that change nothing refuse the call themselves.
 fn method_of(name: &str) -> Result<&'static MethodRule, Status> {
-    METHODS.iter().find(|rule| rule.name() == name || rule.method == name).ok_or_else(|| {
-        let accepted = "a method that changes something, such as StopJob or JobService/StopJob";
-        status_from_field(&FieldRefused::new("method", name, accepted))
-    })
+    let method = METHODS.iter().find(|rule| rule.name() == name || rule.method == name);
+    method.ok_or_else(|| no_change(name))
 }
 
 /// A message as gRPC sends it: not compressed, with its length.

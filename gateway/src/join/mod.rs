@@ -47,7 +47,7 @@ pub(crate) async fn token_create(
             "10000 to 7776000000, or 0",
         )?,
     };
-    let (keyed, node) = (KeyedRequest::new(&caller, "join_token_create", &message).of_other_rows(), &name);
+    let (keyed, node) = (KeyedRequest::new(&caller, "join_token_create", &message).beyond_changes(), &name);
     let created = keyed_run(cell, &keyed, |tx, changes| async move {
         Ok((join_token_create(&tx, &changes, node, spec).await?, changes))
     });
@@ -86,7 +86,7 @@ pub(crate) async fn token_revoke(
     let (cell, caller, message) = cells.admit_change(request)?;
     let name = name_read("name", &message.name)?;
     let what = if message.identity { JoinRevoked::Identity } else { JoinRevoked::Token };
-    let (keyed, node) = (KeyedRequest::new(&caller, "join_revoke", &message).of_other_rows(), &name);
+    let (keyed, node) = (KeyedRequest::new(&caller, "join_revoke", &message).beyond_changes(), &name);
     let revoked = keyed_run(cell, &keyed, |tx, changes| async move {
         Ok((join_revoke(&tx, &changes, node, what).await?, changes))
     });

@@ -262,7 +262,7 @@ async fn signal_attempt(
         running(&row, &request.user, &request.job)?;
         Ok::<_, Status>(row.incarnation.0)
     })?;
-    let keyed = KeyedRequest::new(caller, "task_signal", request).of_agent();
+    let keyed = KeyedRequest::new(caller, "task_signal", request).beyond_changes();
     let found = keyed_found(cell, &keyed, found).await?;
     let recorded = keyed_run(cell, &keyed, |_, changes| async move {
         Ok((found.ok_or_else(|| StoreError::not_found("the task"))?, changes))

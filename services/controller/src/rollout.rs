@@ -60,7 +60,7 @@ impl RolloutScan {
             fit = node.map_or(fit, |node| fit.on_node(daemon.fit(node)));
         }
         if state.is_unseen(task) {
-            self.view.visit_silent(task, fit, &self.rules);
+            self.view.visit_unseen(task, fit, &self.rules);
         } else {
             self.view.visit(task, fit, &self.rules, self.now_ms);
         }

@@ -173,7 +173,7 @@ impl RolloutView {
 
     /// Takes a task into account whose row says that it is healthy, and whose node does not answer: nobody knows. It
     /// serves nobody for the budget, proves nothing, and is not ended, since it may serve.
-    pub fn visit_silent(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules) {
+    pub fn visit_unseen(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules) {
         let is_owned = task.id.index < rules.count;
         self.known = self.known.saturating_add(u32::from(is_owned));
         self.surging = self.surging.saturating_add(u32::from(!is_owned));

@@ -33,7 +33,7 @@ async fn a_plan_shows_exactly_what_run_then_does() {
              resources: {{cpu: 20m, memory: 4MiB}}\nspread: [rack, node.name]\n"
         );
         let file = cell.file(&format!("{name}.yaml"), &text);
-        // A commit that meets another one of the cell decides anew, and then other nodes may be as good.
+        // A commit that meets another one of the cell decides again, and then other nodes may be as good.
         let mut tries = 1;
         loop {
             let (planned, done) = planned_and_done(&cell, name, &file).await;

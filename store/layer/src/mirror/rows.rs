@@ -1,5 +1,5 @@
 //! Every row of a mirror, in parts. Whoever needs all of them takes one part under each hold of the lock, and applies
-//! the entries that came meanwhile: a delta is absolute, so an older one changes nothing.
+//! the entries that came meanwhile. A delta is absolute, so an older one changes nothing.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

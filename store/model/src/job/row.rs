@@ -211,8 +211,9 @@ impl JobRow {
         if rollout.canaries > 0 { Some(rollout.base) } else { rollout.stable.last().copied() }
     }
 
-    /// The version beside the one in force with which a later row may have its tasks placed: the earlier one, also
-    /// while the rollout is over only because the job has no tasks. A count brings that rollout back, without a spec.
+    /// The version beside the one in force with which a later row may have its tasks placed. That is the earlier one,
+    /// also while the rollout is over only because the job has no tasks: a count brings that rollout back, without a
+    /// spec.
     pub fn version_beside(&self) -> Option<u32> {
         let untried = self.rollout.as_deref().filter(|rollout| rollout.untried);
         self.earlier_version().or_else(|| untried?.stable.last().copied())

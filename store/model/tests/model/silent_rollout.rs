@@ -16,7 +16,7 @@ fn step_beside(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], silent: &[u32]) 
         let is_earlier = task.spec_version < row.spec_version;
         let fit = if is_earlier { AttemptFit::Stale } else { AttemptFit::Fits };
         if silent.contains(&task.id.index) {
-            view.visit_silent(task, fit, &rules);
+            view.visit_unseen(task, fit, &rules);
         } else {
             view.visit(task, fit, &rules, NOW);
         }

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef};
 use borough_proto::convert::job_spec_from_message;
+use borough_proto::signal::signal_name;
 use borough_proto::v1::{Job, JobSpec, JobState};
 use tonic::Code as Status;
 
@@ -148,7 +149,7 @@ impl<'d> Draft<'d> {
             Ok(status) if status.code() == Some(127) => "no such program".to_owned(),
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit code {code}"),
-                (None, Some(signal)) => format!("killed by signal {signal}"),
+                (None, Some(signal)) => signal_name(signal),
                 (None, None) => "it did not end".to_owned(),
             },
             Err(error) => error.to_string(),

@@ -23,7 +23,7 @@ pub(super) async fn node_ports_set(
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
 ) {
-    for node in plan.iter().filter(|node| !is_locked(&layout.nodes().join(&node.name))) {
+    for node in plan.iter().filter(|node| !is_locked(&layout.node(&node.name))) {
         let Ok(name) = Name::new(&node.name) else { continue };
         let change = Change {
             request: request_id_random(&**rng),
