@@ -94,7 +94,8 @@ func (c *Client) try(
 	}
 	made.sent = made.sent || reached.Addr != nil
 	refused := asRefusal(err)
-	silent := ctx.Err() != nil && refused.Code == codes.DeadlineExceeded
+	// A gateway may end a late call a moment before the clock here runs out. A time limit of the store has a reason.
+	silent := refused.Code == codes.DeadlineExceeded && (ctx.Err() != nil || refused.Reason == "")
 	made.silent = made.silent || silent
 	if silent || gatewayFailed(refused) {
 		made.gateways[number] = true
@@ -149,7 +150,8 @@ func (c *Client) overdue(caller context.Context, made *tries) error {
 	switch {
 	case made.busy != nil:
 		return made.busy
-	case made.silent || made.count == 0:
+	case made.silent || made.count == 0 || made.last.Code == codes.Canceled:
+		// The last is also a late call that its gateway cut off.
 		return c.deadlineError(made)
 	default:
 		// What the last try came to says more than that the time ran out.

@@ -288,6 +288,26 @@ func TestADeadlineSaysWhetherSomethingMayHaveChanged(t *testing.T) {
 	}
 }
 
+func TestAGatewayThatEndsALateCallFirstMakesItNoLessLate(t *testing.T) {
+	for _, end := range []error{
+		status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL"),
+		status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL"),
+		status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
+	} {
+		gateway := fake.New(t)
+		gateway.On("GetJob", fake.Unary(func(context.Context, *pb.GetJobRequest) (*pb.GetJobResponse, error) {
+			return nil, end
+		}))
+		slow := RetryPolicy{BackoffInitial: time.Minute, BackoffMax: time.Minute}
+		client := clientOf(t, Config{Deadline: 50 * time.Millisecond, Retry: slow}, gateway.Address)
+		_, err := client.GetJob(t.Context(), JobRef{Name: "web"})
+		var deadline *DeadlineError
+		if !errors.As(err, &deadline) {
+			t.Errorf("%v: %#v", end, err)
+		}
+	}
+}
+
 func TestACallerCanCancelAndHaveADeadline(t *testing.T) {
 	client := clientOf(t, Config{}, silentAddress(t))
 	ctx, cancel := context.WithCancel(t.Context())
