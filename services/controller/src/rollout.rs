@@ -6,7 +6,7 @@ use borough_model::daemon::DaemonRules;
 use borough_model::job::{JobKind, JobRow, Rollout, RolloutState};
 use borough_model::node::node_resizes;
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules, RolloutStep, RolloutView};
-use borough_model::{JobId, NodeRow, TaskRow};
+use borough_model::{JobId, NodeRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 use crate::decide::ControllerAction;
@@ -58,6 +58,10 @@ impl RolloutScan {
         if let Some(daemon) = &self.daemon {
             let node = task.node_served().and_then(|node| state.nodes().get(&node));
             fit = node.map_or(fit, |node| fit.on_node(daemon.fit(node)));
+        }
+        let ends = matches!(task.state, TaskState::Stopping | TaskState::Releasing);
+        if let Some(own) = state.spec(job, task.spec_version).filter(|_| ends) {
+            self.rules = self.rules.with_leaving(&own);
         }
         if state.is_unseen(task) {
             self.view.visit_unseen(task, fit, &self.rules);

@@ -127,7 +127,7 @@ impl RolloutView {
         // One that surges is never settled: it ends with the rollout.
         let owned = u32::from(task.id.index < rules.count);
         let surges = task.id.index >= rules.count && !task.waits_for_node();
-        if is_earlier && task.state == TaskState::Stopping {
+        if is_earlier && matches!(task.state, TaskState::Stopping | TaskState::Releasing) {
             self.visit_leaving(task, rules, now_ms);
         }
         self.surging = self.surging.saturating_add(u32::from(surges));

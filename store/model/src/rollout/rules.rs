@@ -103,6 +103,12 @@ impl RolloutRules {
         Self { watched_since_ms, ..self }
     }
 
+    /// The same rules, if an attempt with this spec is ending: it takes the time that its own version gives it.
+    #[must_use]
+    pub fn with_leaving(self, spec: &JobSpec) -> Self {
+        Self { leave_ms: self.leave_ms.max(leave_with_helpers_ms(spec)), ..self }
+    }
+
     /// As [`is_aside`], for the rollout of the job.
     pub(super) fn is_aside(&self, task: &TaskRow) -> bool {
         is_aside(task, self.daemon_since_ms)

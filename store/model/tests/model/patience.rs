@@ -149,3 +149,26 @@ fn an_attempt_that_proves_itself_is_progress_however_long_that_takes() {
     let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0, memory_in_use: 0 };
     assert_eq!(step(&row, &spec, &tasks, due_ms + deadline_ms), RolloutStep::Fail(late));
 }
+
+/// An attempt may take the time that its own version gives it, also while only its helpers run.
+#[test]
+fn an_attempt_that_ends_has_the_time_of_its_own_version() {
+    let (row, spec) = job(1, UpdateSpec::default());
+    let row = begun(&row);
+    let rollout = row.rollout.as_deref().unwrap();
+    let rules = RolloutRules::of_job(&spec, rollout, &row);
+    let fails = |state: TaskState, rules: RolloutRules, now_ms: i64| {
+        let mut view = RolloutView::default();
+        let ending = TaskRow { changed_ms: NOW, ..task(0, 1, state, None) };
+        view.visit(&ending, AttemptFit::Stale, &rules, now_ms);
+        matches!(view.step(rollout, &rules, now_ms), RolloutStep::Fail(_))
+    };
+    for state in [TaskState::Stopping, TaskState::Releasing] {
+        assert!(!fails(state, rules, NOW + DEADLINE + 10_000), "{state:?}");
+        let later = NOW + DEADLINE + 1_000_000;
+        assert!(fails(state, rules, later), "{state:?}");
+        let mut own = spec.clone();
+        own.task.grace_ms = 3_600_000;
+        assert!(!fails(state, rules.with_leaving(&own), later), "{state:?}");
+    }
+}
