@@ -69,7 +69,8 @@ fn report_of(state: &MirrorState, row: &JobRow, budget: &DisruptionBudget, now_m
         let all = state.away_tasks(row.id).chain(state.unseen_tasks(row.id));
         all.filter(|task| is_away(state, budget, task, now_ms)).collect()
     };
-    let away: Vec<(u32, &str)> = away.into_iter().map(|task| (task.id.index, why(state, task))).collect();
+    let away: Vec<(u32, &str)> =
+        away.into_iter().map(|task| (task.id.index, why(state, task, now_ms))).collect();
     BudgetReport { text: text(budget, &used, &away, now_ms), is_left: used.left(budget, now_ms) > 0 }
 }
 
@@ -115,10 +116,10 @@ fn surge_text(serving: u32, surge: u32) -> String {
 }
 
 /// Why a task is away.
-fn why(state: &MirrorState, task: &TaskRow) -> &'static str {
+fn why(state: &MirrorState, task: &TaskRow, now_ms: i64) -> &'static str {
     match task.state {
         _ if state.is_unseen(task) => "is on a node whose agent does not answer",
-        TaskState::Pending if task.not_before_ms > 0 => "has failed and pauses",
+        TaskState::Pending if task.not_before_ms > now_ms => "has failed and pauses",
         TaskState::Pending => "waits for a node",
         TaskState::Held => "waits for room on its node",
         TaskState::Assigned | TaskState::Starting => "starts",

@@ -30,9 +30,25 @@ struct LeavingMember {
     leaving: Vec<(TaskId, Incarnation)>,
 }
 
+/// An alloc that is to leave.
+#[derive(Clone, Copy, Debug)]
+struct LeavingAlloc {
+    alloc: TaskId,
+    /// It is the only one of its set.
+    is_only: bool,
+}
+
+impl LeavingAlloc {
+    /// Returns true if a task of a job in the set is in the alloc, or can go nowhere else.
+    fn has(self, row: &TaskRow) -> bool {
+        self.is_only || row.alloc.as_deref().is_some_and(|place| place.alloc == self.alloc)
+    }
+}
+
 /// Those of the attempts of an alloc set that may leave now. What is in an alloc leaves with it, so the disruption
 /// budget of each job in it must have room as well. If an alloc has more tasks of a job than its budget ever allows, it
-/// leaves while no other task of the job is away.
+/// leaves while no other task of the job is away. One that comes back to the alloc is no other one: it waits for the
+/// alloc, so the alloc never waits for it.
 pub(crate) async fn allocs_leaving(
     tx: &Transaction,
     changes: &ChangeSet,
@@ -51,7 +67,8 @@ pub(crate) async fn allocs_leaving(
         let inside: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> =
             members.iter().map(|member| (member.row.id, member.inside(attempt.0, attempt.1))).collect();
         let of = |member: &LeavingMember| inside.get(&member.row.id).cloned().unwrap_or_default();
-        if !members.iter().all(|member| member.may_leave(&of(member), changes.at_ms())) {
+        let goes = LeavingAlloc { alloc: attempt.0, is_only: set.count == 1 };
+        if !members.iter().all(|member| member.may_leave(goes, &of(member), changes.at_ms())) {
             continue;
         }
         for member in &mut members {
@@ -75,11 +92,11 @@ impl LeavingMember {
         self.rows.iter().filter(is_inside).map(|row| (row.id, row.incarnation)).collect()
     }
 
-    fn may_leave(&self, inside: &[(TaskId, Incarnation)], now_ms: i64) -> bool {
+    fn may_leave(&self, goes: LeavingAlloc, inside: &[(TaskId, Incarnation)], now_ms: i64) -> bool {
         let Some(budget) = self.budget.as_ref().filter(|_| !inside.is_empty()) else { return true };
         let all: Vec<_> = self.leaving.iter().chain(inside).copied().collect();
         let is_within = attempts_within(budget, &self.rows, &all, now_ms).len() == all.len();
-        let none_away = || BudgetUse::of_rows(budget, &self.rows, now_ms).away == 0;
-        is_within || (self.leaving.is_empty() && none_away())
+        let others = self.rows.iter().filter(|row| !goes.has(row));
+        is_within || (self.leaving.is_empty() && BudgetUse::of_rows(budget, others, now_ms).away == 0)
     }
 }

@@ -325,6 +325,25 @@ async fn an_alloc_with_all_tasks_of_a_job_leaves_too() {
     assert_eq!(world.row(of(WEB, 2)).await.stop, Some(StopReason::AllocLeft));
 }
 
+/// A task that comes back to an alloc waits for it, so the alloc does not wait for the task.
+#[tokio::test]
+async fn an_alloc_does_not_wait_for_a_task_that_comes_back_to_it() {
+    let world = World::with_members().await;
+    world.run_alloc(0, NODES[0]).await;
+    world.run_alloc(1, NODES[0]).await;
+    for index in 0..2 {
+        world.run_inside(of(WEB, index), 0, 100).await;
+    }
+    world.run_inside(of(WEB, 2), 1, 100).await;
+    world.exit(of(WEB, 1)).await;
+    assert_eq!(world.row(of(WEB, 1)).await.state, TaskState::Pending);
+    world.moves(&[1]).await;
+    assert_eq!(world.row(of(SET, 1)).await.state, TaskState::Running, "a task outside of it is away");
+    world.moves(&[0]).await;
+    assert_eq!(world.row(of(SET, 0)).await.state, TaskState::Stopping);
+    assert_eq!(world.row(of(WEB, 0)).await.stop, Some(StopReason::AllocLeft));
+}
+
 /// What a step of a random history does, with the alloc and the task that it is about.
 #[derive(Clone, Copy, Debug)]
 enum Step {
