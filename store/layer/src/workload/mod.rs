@@ -67,6 +67,14 @@ impl WorkloadKeys {
         self.signers.iter().rfind(due).map(|(number, _)| number).or_else(oldest).copied()
     }
 
+    /// The key that signs after the present one.
+    fn next(&self, now_ms: i64) -> Option<(u64, &WorkloadKey)> {
+        let after = self.signing(now_ms)?.saturating_add(1);
+        let mut later =
+            self.signers.range(after..).filter_map(|(number, _)| self.published.get_key_value(number));
+        later.next().map(|(&number, key)| (number, key))
+    }
+
     /// What is due at `now_ms`.
     pub fn step(&self, now_ms: i64) -> WorkloadKeysStep {
         let last = self.signers.keys().rev().find_map(|number| self.published.get(number));
@@ -152,12 +160,13 @@ pub async fn workload_keys_renew(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRotation {
     /// The new key is published for so many milliseconds before it signs. Those before it stay as long as their tokens.
+    /// If the next key is published already, it signs after so many milliseconds at the latest, and no other is made.
     Ahead(i64),
     /// The new key signs at once, and those before it are gone with all of their tokens.
     Withdraw,
 }
 
-/// Adds `new` to the keys of the cell. Returns its number.
+/// Adds `new` to the keys of the cell, if it needs one. Returns the number of the key that signs next.
 pub async fn workload_keys_rotate(
     tx: &Transaction,
     changes: &ChangeSet,
@@ -168,7 +177,15 @@ pub async fn workload_keys_rotate(
     let known = keys_read(tx, space, RangeOptions::default(), RangeOptions::default()).await?;
     let number = known.next_number();
     let signs_from_ms = match rotation {
-        KeyRotation::Ahead(ahead_ms) => changes.at_ms().saturating_add(ahead_ms),
+        KeyRotation::Ahead(ahead_ms) => {
+            let due_ms = changes.at_ms().saturating_add(ahead_ms);
+            if let Some((number, next)) = known.next(changes.at_ms()) {
+                let sooner = WorkloadKey { signs_from_ms: next.signs_from_ms.min(due_ms), ..next.clone() };
+                keys::write(tx, space, &WorkloadKeyKey { number }, &sooner)?;
+                return Ok(number);
+            }
+            due_ms
+        }
         KeyRotation::Withdraw => {
             for &number in known.published.keys().chain(known.signers.keys()) {
                 keys::clear(tx, space, &WorkloadKeyKey { number })?;

@@ -123,7 +123,14 @@ async fn a_rotation_adds_a_key_and_a_withdrawal_takes_all_others() {
     let keys = read().await;
     let made_ms = keys.published[&2].signs_from_ms - HOUR_MS;
     assert_eq!((keys.signing(made_ms), keys.signing(made_ms + HOUR_MS)), (Some(1), Some(2)));
-    assert_eq!(rotate(3, KeyRotation::Withdraw).await, 3);
+    assert_eq!(rotate(3, KeyRotation::Ahead(2 * HOUR_MS)).await, 2);
+    let same = read().await;
+    assert_eq!((same.published.len(), same.published[&2].signs_from_ms), (2, made_ms + HOUR_MS));
+    assert_eq!(rotate(4, KeyRotation::Ahead(HOUR_MS / 2)).await, 2);
+    let sooner = read().await;
+    assert!(sooner.published[&2].signs_from_ms < made_ms + HOUR_MS, "it signs sooner");
+    assert_eq!(sooner.signers.len(), 2);
+    assert_eq!(rotate(5, KeyRotation::Withdraw).await, 3);
     let keys = read().await;
     assert_eq!(keys.published.keys().chain(keys.signers.keys()).copied().collect::<Vec<_>>(), [3, 3]);
     assert_eq!(keys.signing(made_ms), Some(3));
