@@ -30,7 +30,10 @@ pub async fn job_labels_set(
     }
     let values = ValueChange::of_labels(&in_force.labels, &labels);
     let spec = JobSpec { labels, ..in_force.clone() };
-    spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
+    // A smaller count than at its submission keeps the overrides of tasks that it no longer has.
+    let indexes = spec.overrides.last_key_value().map_or(0, |(index, _)| index.saturating_add(1));
+    let checked = JobSpec { count: spec.count.max(indexes), ..spec.clone() };
+    checked.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
     changes.values_push(values);
     job_spec_replace(tx, changes, &before, &in_force, &spec)
 }

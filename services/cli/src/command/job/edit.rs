@@ -119,13 +119,20 @@ impl<'d> Draft<'d> {
     ) -> Result<Self, Failure> {
         let failed =
             |why: String| Failure::new(Code::Failed, format!("cannot show job {job} as a file: {why}"));
-        let spec = job_spec_from_message(spec).map_err(|refused| failed(refused.to_string()))?;
+        let mut spec = job_spec_from_message(spec).map_err(|refused| failed(refused.to_string()))?;
+        // No job file has them. They would come back with a larger count, and go with this edit.
+        let gone: Vec<String> = spec.overrides.split_off(&spec.count).keys().map(u32::to_string).collect();
+        let gone = if gone.is_empty() {
+            String::new()
+        } else {
+            format!("# Without the overrides of {}, which the job does not have now.\n", gone.join(", "))
+        };
         let file = job_text(&spec).map_err(|fields| {
             failed("no job file can say what these fields have".to_owned()).with_details(fields)
         })?;
         let text = format!(
             "# Job {job} in cell {}, revision {}. Its fields: borough job schema.\n\
-             # The plan comes after this, and a question. An unchanged file changes nothing.\n{file}",
+             # The plan comes after this, and a question. An unchanged file changes nothing.\n{gone}{file}",
             client.cell(),
             row.revision
         );
