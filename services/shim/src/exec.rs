@@ -68,7 +68,7 @@ pub fn exec_become(attempt: &Path, mode: &str, command: &[String]) -> io::Result
     inherited_reset();
     user_assume(user)?;
     let failed = program_execute(command, &environment, &working_directory);
-    Err(io::Error::other(failed_text(&failed, command, &environment)))
+    Err(io::Error::new(failed.kind(), failed_text(&failed.to_string(), command, &environment)))
 }
 
 #[cfg(test)]

@@ -162,10 +162,12 @@ pub fn json_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Opti
     }
 }
 
-/// An error of the system in words, without its number.
+/// An error of the system in words, without its capital and its number.
 pub fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error ").next().unwrap_or_default().to_owned()
+    let Some((words, _)) = text.split_once(" (os error ") else { return text };
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()
 }
 
 #[cfg(test)]

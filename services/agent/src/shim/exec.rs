@@ -15,8 +15,11 @@ pub(crate) fn exec_command(
     mode: ExecMode,
     command: &[String],
 ) -> Result<Command, String> {
-    if command.first().is_none_or(String::is_empty) || command.iter().any(|part| part.contains('\0')) {
-        return Err("the command is empty, or holds a NUL".to_owned());
+    if command.first().is_none_or(String::is_empty) {
+        return Err("the command is empty; accepted: a program and its arguments".to_owned());
+    }
+    if let Some(at) = command.iter().position(|part| part.contains('\0')) {
+        return Err(format!("command[{at}] has a NUL, which no argument of a program can have"));
     }
     let mut start = Command::new(program);
     start.arg("exec").arg(attempt).arg(mode.argument()).args(command);

@@ -46,7 +46,7 @@ async fn a_failed_start_reports_why() {
     let cases = [
         (command(&attempt(0, 1), &["/no/such/program", "x"]), "/no/such/program"),
         (command(&attempt(1, 1), &["no-such-program"]), "PATH"),
-        (command(&attempt(2, 1), &["/etc/passwd"]), "Permission denied"),
+        (command(&attempt(2, 1), &["/etc/passwd"]), "does not let the user of the task execute it"),
         (elsewhere, "/nowhere/at/all"),
         (command(&attempt(4, 1), &["echo", "${PORT_MISSING}"]), "PORT_MISSING"),
         (command(&attempt(5, 1), &[]), "empty"),

@@ -74,7 +74,7 @@ fn become_task(helper: Option<usize>) -> String {
     if let Err(error) = user_assume(spec.user) {
         return error.to_string();
     }
-    program_execute(&spec.command, &spec.environment, &spec.working_directory)
+    program_execute(&spec.command, &spec.environment, &spec.working_directory).to_string()
 }
 
 /// Resets what a task must not inherit from its agent: protection from the kernel's out-of-memory killer, core dumps, a
@@ -105,18 +105,22 @@ pub(crate) fn program_execute(
     command: &[String],
     environment: &BTreeMap<String, String>,
     directory: &Path,
-) -> String {
-    let Some((program, arguments)) = command.split_first() else { return "the command is empty".to_owned() };
+) -> io::Error {
+    let Some((program, arguments)) = command.split_first() else {
+        return io::Error::other("the command is empty");
+    };
     // The process that started the agent may have left files open that an execution does not close.
     close_fds::set_fds_cloexec(FIRST_OWN_FILE, &[]);
     if let Err(error) = std::env::set_current_dir(directory) {
-        return format!("cannot use the working directory {}: {}", directory.display(), error_text(&error));
+        let text =
+            format!("cannot use the working directory {}: {}", directory.display(), error_text(&error));
+        return io::Error::new(error.kind(), text);
     }
     let error = Command::new(program).args(arguments).env_clear().envs(environment).exec();
     let search = PathSearch { program, path: environment.get("PATH").map(String::as_str) };
     let refused = error.kind() == io::ErrorKind::PermissionDenied;
     let error = if refused && search.is_missing() { Errno::NOENT.into() } else { error };
-    not_executed(program, &search, &error)
+    io::Error::new(error.kind(), not_executed(program, &search, &error))
 }
 
 /// Why a program was not executed, in words for the job's author.
@@ -127,6 +131,11 @@ fn not_executed(program: &str, search: &PathSearch<'_>, error: &io::Error) -> St
             "it is there; its interpreter is not".to_owned()
         }
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied if Path::new(program).is_dir() => "it is a directory".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "its mode, or that of a directory above it, does not let the user of the task execute it"
+                .to_owned()
+        }
         _ => error_text(error),
     };
     format!("cannot execute {program:?}: {reason}")
