@@ -59,6 +59,9 @@ impl ConnectionLimits {
 pub struct CallLimits {
     /// Seats. A plain call takes one while it is worked on.
     pub seats: u32,
+    /// Seats of the lists and plans of users at a time. Each takes a processor until it is done, so more of them at
+    /// once end no sooner, and everybody else waits for their turn.
+    pub lists: u32,
     /// Calls of one caller that wait in one class.
     pub waiting_per_caller: usize,
     /// Calls that wait in one class.
@@ -71,7 +74,14 @@ impl CallLimits {
     /// The usual bounds of a gateway with so many seats.
     pub fn of_seats(seats: u32) -> Self {
         let seats = seats.max(SEATS_MIN);
-        Self { seats, waiting_per_caller: 1_024, waiting: 4_096, streams: 16_384 }
+        Self { seats, lists: seats, waiting_per_caller: 1_024, waiting: 4_096, streams: 16_384 }
+    }
+
+    /// The same on a machine with so many processors.
+    #[must_use]
+    pub fn on_processors(self, processors: usize) -> Self {
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+        Self { lists: processors.saturating_mul(LIST_SEATS_PER_PROCESSOR).min(self.seats), ..self }
     }
 
     /// Streams of one caller: others find room at any time.
@@ -79,6 +89,9 @@ impl CallLimits {
         self.streams - self.streams / 4
     }
 }
+
+/// Seats of lists and plans for each processor: two calls, so that one finds something to do while another waits.
+const LIST_SEATS_PER_PROCESSOR: u32 = 8;
 
 /// Fewer seats would leave a class without any.
 pub const SEATS_MIN: u32 = 16;

@@ -171,7 +171,8 @@ impl Seats {
     /// The most seats that a class can ever have.
     fn most(&self, class: CallClass) -> u32 {
         let others = self.classes.iter().filter(|(other, _)| **other != class);
-        self.limits.seats.saturating_sub(others.map(|(_, state)| state.share).sum())
+        let most = self.limits.seats.saturating_sub(others.map(|(_, state)| state.share).sum());
+        if class == CallClass::List { most.min(self.limits.lists) } else { most }
     }
 
     fn has_room(&self, class: CallClass, caller: &CallerKey, cost: u32) -> bool {
@@ -182,10 +183,14 @@ impl Seats {
         if self.classes.iter().map(held).sum::<u32>() > self.limits.seats {
             return false;
         }
+        let most = self.most(class);
+        let used = self.classes.get(&class).map_or(0, |state| state.used);
+        if class == CallClass::List && used > 0 && used.saturating_add(cost) > most {
+            return false;
+        }
         let own = self.classes.get(&class).and_then(|state| state.callers.get(caller));
         let own = own.map_or(0, |known| known.used);
         // One user never has all: the next one finds seats at once.
-        let most = self.most(class);
         !matches!(caller, CallerKey::User(_)) || own == 0 || own.saturating_add(cost) <= most - most / 4
     }
 
@@ -314,6 +319,23 @@ mod tests {
         }
         // Another user finds room in the class of the storm as well.
         assert_eq!(all.ask(CallClass::List, &ann, 1).0, Entry::Open);
+    }
+
+    /// Lists and plans take a processor each, so few are worked on at a time, and the queue is fair.
+    #[test]
+    fn few_lists_are_worked_on_at_a_time_for_each_processor() {
+        let limits = CallLimits::of_seats(512).on_processors(2);
+        let mut all = Seats::new(limits);
+        let (hog, ann) = (user("hog"), user("ann"));
+        let open = |all: &mut Seats, who: &CallerKey| all.ask(CallClass::List, who, 4).0;
+        assert_eq!([(); 4].map(|()| open(&mut all, &hog) == Entry::Open), [true, true, true, false]);
+        assert_eq!(open(&mut all, &ann), Entry::Open, "one user never has all");
+        let Entry::Waits(ticket) = open(&mut all, &ann) else { panic!("all are taken") };
+        let Entry::Waits(_) = open(&mut all, &user("bob")) else { panic!("all are taken") };
+        let freed = all.done(CallClass::List, &ann, 4).entered;
+        assert_eq!(freed.len(), 1);
+        assert_ne!(freed, [ticket], "the one who has none is before her");
+        assert_eq!(fill(&mut all, CallClass::Read, &ann), all.most(CallClass::Read) / 4 * 3, "others go on");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How many connections a gateway takes, from the command line and the limit of open files.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use borough_gateway::{CallLimits, ConnectionLimits, IdentityUrl, SEATS_MIN, WebOrigin};
@@ -66,6 +67,8 @@ impl ConnectionArguments {
         if let Some(calls) = self.calls_max {
             limits.calls = CallLimits::of_seats(calls);
         }
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        limits.calls = limits.calls.on_processors(processors);
         Ok(limits)
     }
 }
