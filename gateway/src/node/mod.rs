@@ -87,7 +87,8 @@ impl NodeServer {
             WatchedLease::Silent(seen) => Ok(seen),
             WatchedLease::Beats => {
                 let text = format!(
-                    "the agent of node {name} still reports from host {}: end it, then repeat borough node remove {name}",
+                    "the agent of node {name} was heard of from host {} just now: end it, wait some seconds, then repeat \
+                     borough node remove {name}",
                     row.host
                 );
                 Err(status_refused("NODE_STILL_BEATS", text))

@@ -63,7 +63,7 @@ pub(super) fn sentence(
         }
         Delta::Task { row } => {
             let node = row.node.map(node_name).unwrap_or_default();
-            (task_subject(state, names, row), task_text(row, &node))
+            (task_subject(state, names, row), task_text(row, &node) + retry_text(action))
         }
         Delta::Node { row } => {
             let mut text = format!("{:?}", row.state).to_lowercase();
@@ -225,6 +225,9 @@ fn rollout_text(row: &JobRow, action: &str) -> String {
             format!("rollout of version {version} paused; ")
         }
         ("rollout_order", _) => format!("rollout of version {version} resumed; "),
+        ("rollout_retry", _) => {
+            format!("rollout of version {version}: tasks begin with it at once, in place of their pause; ")
+        }
         ("job_submit", None) if is_begun => format!("rollout of version {version} begun; "),
         _ => String::new(),
     }
@@ -258,6 +261,11 @@ fn job_text(row: &JobRow, action: &str) -> String {
         _ => rollout_text(row, action),
     };
     format!("{rollout}{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
+}
+
+/// What is added for a task whose pause after a failure is over.
+fn retry_text(action: &str) -> &'static str {
+    if action == "rollout_retry" { "; it begins at once with the next version" } else { "" }
 }
 
 fn task_text(row: &TaskRow, node: &str) -> String {

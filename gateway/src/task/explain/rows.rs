@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::{JobOutcome, JobState, Probe};
+use borough_model::job::{JobOutcome, JobState, Probe, RolloutState};
 use borough_model::node::{NodeRow, NodeState};
-use borough_model::task::{EndReason, Health, PortAssignment, Resize, StopReason, Verdict};
+use borough_model::task::{EndReason, Health, PortAssignment, StopReason, Verdict};
 use borough_model::{JobId, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
@@ -79,8 +79,8 @@ struct JobFacts {
     name: String,
     /// It is neither over nor being stopped.
     runs: bool,
-    /// The version that its rollout brings, while that goes on.
-    rolling: Option<u32>,
+    /// The version that its rollout brings, and whether it goes on or is paused. `None`: it is over.
+    rolling: Option<(u32, RolloutState)>,
     has_failed: bool,
     reset_after_ms: u64,
 }
@@ -89,10 +89,11 @@ impl JobFacts {
     fn of(state: &MirrorState, job: JobId) -> Option<Self> {
         let row = state.jobs().get(&job)?;
         let spec = state.spec_of(row);
+        let rollout = row.rollout.as_deref();
         Some(Self {
             name: format!("{}/{}", row.user, row.name),
             runs: row.state == JobState::Running,
-            rolling: row.rollout.as_deref().filter(|rollout| rollout.state.is_open()).map(|of| of.version),
+            rolling: rollout.filter(|rollout| rollout.state.is_open()).map(|of| (of.version, of.state)),
             has_failed: row.state == JobState::Ended { outcome: JobOutcome::Failed },
             reset_after_ms: spec.map_or(0, |spec| spec.restart.reset_after_ms),
         })
@@ -150,11 +151,11 @@ impl RowsFound {
         // Of a task that has failed before and has run for long enough, the probe says most.
         let is_in_helper = self.in_helper.visit(&facts.name, row);
         let is_unhealthy = !is_in_helper && self.unhealthy_visit(state, facts, row, now_ms);
-        let is_rolling = |resize: &&Resize| facts.rolling.is_some_and(|version| resize.version >= version);
-        if let Some(resize) = row.resize.as_deref().filter(is_rolling)
+        if let Some((version, rollout)) = facts.rolling
+            && let Some(resize) = row.resize.as_deref().filter(|resize| resize.version >= version)
             && let Some(refused) = &resize.refused
         {
-            self.refused.add(index, format!("{}/{index}", facts.name), refused);
+            self.refused.add(index, &facts.name, refused, rollout);
         }
         if is_failing && !is_unhealthy {
             self.failing_visit(state, facts, row, now_ms);
