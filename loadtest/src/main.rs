@@ -117,6 +117,9 @@ enum Bench {
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
     MicroTask(micro_task::MicroTaskArguments),
+    /// The calls of the user in `overload` who asks for far more than a share
+    #[command(hide = true)]
+    OverloadStorm(overload::storm::StormArguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -129,6 +132,9 @@ fn main() -> anyhow::Result<()> {
     }
     let directory = arguments.directory.unwrap_or_else(std::env::temp_dir);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if let Bench::OverloadStorm(storm) = &arguments.bench {
+        return runtime.block_on(overload::storm::run(storm));
+    }
     if let Some(held) = with_store(&runtime, &directory, &arguments.bench) {
         return held;
     }
@@ -179,6 +185,7 @@ fn main() -> anyhow::Result<()> {
             | Bench::Balance(_)
             | Bench::Replay(_)
             | Bench::Hollow(_)
+            | Bench::OverloadStorm(_)
             | Bench::MicroTask(_) => Ok(()),
         }?;
         results.end();

@@ -1,22 +1,24 @@
 //! `overload`: what other callers notice of one user who asks for far more than a share. A quiet user reads, changes
 //! and lists, first alone and then during the storm of another user, whose calls are lists, watches, plans and
-//! submissions. The load runs on the machine that is measured, and takes its processors as well.
+//! submissions. The load runs on the machine that is measured. The storm is a process of its own at the lowest
+//! priority, since its clients stand for other machines. It takes what the gateway and the quiet user leave of the
+//! processors.
+
+pub(crate) mod storm;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use borough_client::{Client, ClientToken, JobRef, LabelChange, TaskFilter};
-use borough_proto::v1::{JobSpec, PageRequest, WatchFilter};
+use borough_proto::v1::{JobSpec, PageRequest};
 use clap::Args;
-use futures::StreamExt as _;
 
+use self::storm::StormProcess;
 use crate::result::{Results, Stats, StatsSet as _, percentiles};
 use crate::spec;
-use crate::system::{System, SystemOptions};
+use crate::system::{System, SystemOptions, client_of};
 
 const QUIET: &str = "quiet";
 const STORM: &str = "storm";
@@ -32,13 +34,6 @@ pub(crate) struct OverloadArguments {
     /// Calls that the storm has under way at any time
     #[arg(long, default_value_t = 400)]
     storm: u32,
-}
-
-/// What the calls of the storm came to.
-#[derive(Debug, Default)]
-struct StormTally {
-    answered: AtomicU64,
-    refused: AtomicU64,
 }
 
 /// Runs the benchmark.
@@ -59,20 +54,12 @@ pub(crate) async fn run(
     let alone = quiet_calls(&quiet, time).await?;
     results.line("overload", "alone", alone);
 
-    let (over, tally) = (Arc::new(AtomicBool::new(false)), Arc::new(StormTally::default()));
-    let mut storm = Vec::new();
-    for place in 0..arguments.storm {
-        let client = users.client(&system, STORM)?;
-        storm.push(tokio::spawn(stormy(client, place, Arc::clone(&over), Arc::clone(&tally))));
-    }
+    let storm = StormProcess::start(system.directory(), &users.token(STORM), arguments.storm)?;
     let mut beside = quiet_calls(&quiet, time).await?;
-    over.store(true, Ordering::Relaxed);
-    for caller in storm {
-        caller.await?;
-    }
+    let tally = storm.end()?;
     beside.set("storm_calls", arguments.storm);
-    beside.set("storm_answered_per_s", tally.answered.load(Ordering::Relaxed) / arguments.seconds.max(1));
-    beside.set("storm_refused_per_s", tally.refused.load(Ordering::Relaxed) / arguments.seconds.max(1));
+    beside.set("storm_answered_per_s", tally.answered / arguments.seconds.max(1));
+    beside.set("storm_refused_per_s", tally.refused / arguments.seconds.max(1));
     results.line("overload", "beside-a-storm", beside);
     Ok(())
 }
@@ -101,14 +88,18 @@ impl Users {
         self.directory.join(user)
     }
 
-    /// A client that tries each call once: the storm does not wait, and a measurement includes no retries.
     fn client(&self, system: &System, user: &str) -> anyhow::Result<Client> {
-        system.client_with(|config| {
-            user.clone_into(&mut config.user);
-            config.token = Some(ClientToken::File(self.token(user)));
-            config.retry.attempts_max = 1;
-        })
+        client_once(system.directory(), user, self.token(user))
     }
+}
+
+/// A client that tries each call once: the storm does not wait, and a measurement includes no retries.
+fn client_once(cell: &Path, user: &str, token: PathBuf) -> anyhow::Result<Client> {
+    client_of(cell, |config| {
+        user.clone_into(&mut config.user);
+        config.token = Some(ClientToken::File(token));
+        config.retry.attempts_max = 1;
+    })
 }
 
 fn borough(options: &SystemOptions, words: &[&str], paths: &[&Path]) -> anyhow::Result<()> {
@@ -159,28 +150,4 @@ async fn quiet_calls(client: &Client, time: Duration) -> anyhow::Result<Stats> {
     percentiles(&mut stats, "change", &changes)?;
     percentiles(&mut stats, "list", &lists)?;
     Ok(stats)
-}
-
-/// One caller of the storm: a call after the other, without a pause, whatever becomes of them.
-async fn stormy(client: Client, place: u32, over: Arc<AtomicBool>, tally: Arc<StormTally>) {
-    let mut round = u64::from(place);
-    while !over.load(Ordering::Relaxed) {
-        round += 1;
-        let is_answered = match round % 4 {
-            0 => {
-                let filter =
-                    TaskFilter { user: QUIET.to_owned(), job: "listed".to_owned(), ..TaskFilter::default() };
-                client.task_list_page(&filter, PageRequest::default()).await.is_ok()
-            }
-            1 => {
-                let mut watch = client.watch_cell(WatchFilter::default(), None);
-                let first = tokio::time::timeout(Duration::from_millis(100), watch.next()).await;
-                !matches!(first, Ok(Some(Err(_))))
-            }
-            2 => client.job_plan(job(STORM, "planned", 1_000)).await.is_ok(),
-            _ => client.job_submit(job(STORM, &format!("s{place}"), 1_000), 0).await.is_ok(),
-        };
-        let counter = if is_answered { &tally.answered } else { &tally.refused };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
 }

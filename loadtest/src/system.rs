@@ -144,14 +144,8 @@ impl System {
         file["http"].as_str().map(str::to_owned).context("client.json has no address for HTTP")
     }
 
-    /// Gateways and the default cell of the client file.
     fn client_file(&self) -> anyhow::Result<(Vec<String>, String)> {
-        let text = fs::read_to_string(self.directory.join("client.json"))?;
-        let file: serde_json::Value = serde_json::from_str(&text)?;
-        let gateways = file["gateways"].as_array().context("client.json has no gateways")?;
-        let gateways = gateways.iter().filter_map(|gateway| gateway.as_str().map(str::to_owned)).collect();
-        let cell = file["default_cell"].as_str().context("client.json has no cell")?;
-        Ok((gateways, cell.to_owned()))
+        client_file(&self.directory)
     }
 
     /// A client of the cell whose settings `set` changes.
@@ -159,12 +153,7 @@ impl System {
     /// # Errors
     /// The cell has not written its client file.
     pub(crate) fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
-        let (gateways, cell) = self.client_file()?;
-        let mut config = ClientConfig::new(gateways, "loadtest", cell);
-        config.token = Some(ClientToken::File(self.directory.join("token")));
-        set(&mut config);
-        let (rng, _) = SeededRng::from_kernel();
-        Ok(Client::new(config, rng)?)
+        client_of(&self.directory, set)
     }
 
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
@@ -185,6 +174,26 @@ impl System {
             tokio::time::sleep(LOOK).await;
         }
     }
+}
+
+/// Gateways and the default cell of the client file of a cell.
+fn client_file(directory: &Path) -> anyhow::Result<(Vec<String>, String)> {
+    let text = fs::read_to_string(directory.join("client.json"))?;
+    let file: serde_json::Value = serde_json::from_str(&text)?;
+    let gateways = file["gateways"].as_array().context("client.json has no gateways")?;
+    let gateways = gateways.iter().filter_map(|gateway| gateway.as_str().map(str::to_owned)).collect();
+    let cell = file["default_cell"].as_str().context("client.json has no cell")?;
+    Ok((gateways, cell.to_owned()))
+}
+
+/// A client of the cell in a directory, as in [`System::client_with`].
+pub(crate) fn client_of(directory: &Path, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
+    let (gateways, cell) = client_file(directory)?;
+    let mut config = ClientConfig::new(gateways, "loadtest", cell);
+    config.token = Some(ClientToken::File(directory.join("token")));
+    set(&mut config);
+    let (rng, _) = SeededRng::from_kernel();
+    Ok(Client::new(config, rng)?)
 }
 
 impl Drop for System {

@@ -8,6 +8,7 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
 use super::{CELL, CHANGE_WAIT, JOB, NameBenchArguments, NamePlaces, USER, us, withdraw};
+use crate::hollow::usage::process_usage;
 use crate::result::{Stats, StatsSet as _, percentiles};
 
 const SRV: u16 = 33;
@@ -50,12 +51,13 @@ impl Asker {
     }
 }
 
-/// Measures both.
+/// Measures both. `server` is the process that answers.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub(super) async fn run(
     client: &Client,
     places: &NamePlaces,
     arguments: &NameBenchArguments,
+    server: i32,
 ) -> anyhow::Result<Stats> {
     let name = format!("_http._tcp.{JOB}.{USER}.{CELL}.borough.internal");
     let asker = Asker::new(&places.dns, &name).await?;
@@ -70,6 +72,7 @@ pub(super) async fn run(
     }
     answered_with(&asker, all).await?;
     let (time, mut askers) = (Duration::from_secs(arguments.dns_seconds), JoinSet::new());
+    let before = process_usage(server)?.cpu;
     for _ in 0..arguments.dns_questions {
         askers.spawn(questions(Asker::new(&places.dns, &name).await?, time));
     }
@@ -79,11 +82,15 @@ pub(super) async fn run(
         latencies.extend(own);
         lost += own_lost;
     }
+    let cpu_us = us(process_usage(server)?.cpu.saturating_sub(before));
     let mut stats = Stats::new();
     percentiles(&mut stats, "withdrawn", &seen)?;
     percentiles(&mut stats, "answer", &latencies)?;
     let answers = u64::try_from(latencies.len())?;
     stats.set("answers_per_s", answers / arguments.dns_seconds.max(1));
+    // As many as one core answers, if it does nothing else. The questions take most of the two that are here.
+    stats
+        .set("answers_per_core_s", answers.saturating_mul(1_000_000).checked_div(cpu_us).unwrap_or_default());
     stats.set("lost", lost);
     stats.set("records", all);
     Ok(stats)

@@ -113,7 +113,7 @@ pub(crate) async fn run(
     for view in &arguments.views {
         let name = view.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let stats = if *view == NameView::Dns {
-            dns::run(&client, &places, arguments).await?
+            dns::run(&client, &places, arguments, i32::try_from(system.control_pid())?).await?
         } else {
             WatchRounds { system: &system, client: &client, places: &places, arguments }.run(*view).await?
         };

@@ -1,6 +1,7 @@
 //! One who follows endpoints, by each view.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
@@ -16,6 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Endpoint;
 
 use super::{CELL, JOB, LiveSeen, NamePlaces, NameView, USER};
 
@@ -151,7 +153,11 @@ async fn consul(places: &NamePlaces, reporter: &Reporter) -> anyhow::Result<()> 
 }
 
 async fn xds(places: &NamePlaces, reporter: &Reporter) -> anyhow::Result<()> {
-    let mut client = AggregatedDiscoveryServiceClient::connect(format!("http://{}", places.xds)).await?;
+    // A view gives one address at most half of its places. The watchers stand for many machines.
+    let machine = u8::try_from(reporter.watcher % 8)?;
+    let endpoint = Endpoint::from_shared(format!("http://{}", places.xds))?;
+    let endpoint = endpoint.local_address(Some(IpAddr::from([127, 0, 0, machine + 1])));
+    let mut client = AggregatedDiscoveryServiceClient::new(endpoint.connect().await?);
     let (requests, sent) = mpsc::unbounded_channel();
     let request = |nonce: String, version: String| DiscoveryRequest {
         node: Some(Node { id: format!("loadtest-{}", reporter.watcher), ..Node::default() }),
