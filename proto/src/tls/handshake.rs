@@ -1,5 +1,6 @@
 //! Why TLS with a server does not begin, in words for people.
 
+use std::error::Error;
 use std::io;
 
 use rustls::CertificateError;
@@ -52,12 +53,40 @@ impl HandshakeError {
         }
     }
 
+    /// What a failed connection means, if some cause of the failure is of TLS.
+    pub fn found(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(own) = error.downcast_ref::<rustls::Error>().and_then(Self::of) {
+                return Some(own);
+            }
+            // What an error of this type holds is not its source.
+            let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            cause = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
+        }
+        None
+    }
+
     /// A failure of the library in the words here, if it has them.
     pub(super) fn named(error: io::Error) -> io::Error {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match inner.and_then(Self::of) {
+        match Self::found(&error) {
             Some(own) => io::Error::new(error.kind(), own),
             None => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_is_found_wherever_it_is_held() {
+        let wrong = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let held = io::Error::other(io::Error::other(wrong()));
+        assert_eq!(HandshakeError::found(&held), Some(HandshakeError::OtherAuthority));
+        assert_eq!(HandshakeError::found(&wrong()), Some(HandshakeError::OtherAuthority));
+        assert_eq!(HandshakeError::found(&io::Error::other("no cause")), None);
+        assert_eq!(HandshakeError::named(held).to_string(), "its certificate is of another authority");
     }
 }
