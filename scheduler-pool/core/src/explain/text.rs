@@ -92,7 +92,9 @@ impl fmt::Display for FilterStep {
             Self::Constraint { constraint } => write!(f, "constraint {}", ConstraintText(constraint)),
             Self::Taint { key, .. } if key == SILENT_KEY => f.write_str("silent"),
             Self::Taint { .. } => match self.pressure() {
-                Some(kind) => write!(f, "short of {kind}"),
+                // It may also be that everything waits for memory.
+                Some("memory") => f.write_str("short of memory"),
+                Some(kind) => write!(f, "short of {kind} by --{kind}-low of its agent"),
                 None => write!(f, "taint {} not tolerated", self.taint()),
             },
             Self::Affinity { affinity } => affinity_written(f, affinity),

@@ -218,7 +218,7 @@ fn missing_fields_are_named() {
             r#"job.yaml:2:7: field "command" is missing in task; accepted: a list of the program and its arguments, such as [sleep, 60]"#
         ]],
     );
-    for (text, given) in [("null", "nothing"), ("[1, 2]", "a list")] {
+    for (text, given) in [("null", "null"), ("[1, 2]", "a list")] {
         let accepted = "a map with at least name and task; the fields: borough explain";
         assert_eq!(yaml_problems(text), format!("job.yaml:1:1: the file: {given}; accepted: {accepted}"));
     }

@@ -154,12 +154,16 @@ fn character_words(character: char) -> String {
 }
 
 /// What a part of the library's message means, in words for the author of a job file. The first that fits counts.
-const OWN_WORDS: [(&[&str], &str); 13] = [
+const OWN_WORDS: [(&[&str], &str); 14] = [
     (
         &["multiple YAML documents"],
         "a second YAML document begins here; accepted: one job, so put each into a file of its own",
     ),
     (&["unknown anchor"], "the alias names no anchor that stands before it"),
+    (
+        &["merge value"],
+        "`<<` takes in the fields of maps; accepted: a map, an alias of one, or a list of these",
+    ),
     (&["recursive references"], "the alias stands within the value of its own anchor"),
     (&["found a tab", "tabs disallowed", "tab cannot"], TAB),
     (

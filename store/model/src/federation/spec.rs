@@ -134,7 +134,7 @@ pub struct FederationSpec {
         example = ["other"]
     )]
     pub away_from: Vec<Name>,
-    /// By cell, a JSON merge patch (RFC 7386) over the job file: JSON without spaces, its keys sorted.
+    /// By cell, the fields of the job file that differ there: a merge patch (RFC 7386).
     #[n(11)]
     #[field(
         read = overrides_read,

@@ -143,7 +143,7 @@ impl fmt::Display for ReleaseWait {
             Self::Paused => f.write_str("a person has paused it; it goes on when it is resumed"),
             Self::Stopped { failures, most } => write!(
                 f,
-                "the version has failed in {}, and the job bears {most}; a newer version or a revert would end that",
+                "the version has failed in {}, and the job bears {most}; a newer version or `federation job undo` would end that",
                 if *failures == 1 { "1 cell".to_owned() } else { format!("{failures} cells") },
             ),
             Self::Cells { first, others: 0 } => {
@@ -193,7 +193,7 @@ impl fmt::Display for ReleaseReason {
             Self::Failed { why } => {
                 write!(
                     f,
-                    "its own rolling update has failed: {why}; a newer version or a revert would replace it"
+                    "its own rolling update has failed: {why}; a newer version or `federation job undo` would replace it"
                 )
             }
             Self::Unreachable { for_ms } => write!(

@@ -103,7 +103,9 @@ pub enum ReleaseRefusal {
     NotPaused { version: u64 },
     #[error("stage {stage}; accepted: stage {current}, which is under way")]
     OtherStage { stage: u32, current: u32 },
-    #[error("the release of version {version} is {phase}; accepted: one that is rolling or failed")]
+    #[error(
+        "the release of version {version} is {phase}; accepted: one that is rolling or failed. An earlier version comes back with its job file"
+    )]
     NothingToRevert { version: u64, phase: ReleasePhase },
 }
 

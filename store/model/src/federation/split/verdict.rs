@@ -208,7 +208,7 @@ impl fmt::Display for CellReason {
             }
             Self::SpreadUnmet { shortfall } => write!(f, "nothing new is placed, because {shortfall}"),
             Self::RoomUnknown => {
-                f.write_str("nobody could ask it for its room; it takes new tasks when it answers")
+                f.write_str("it did not say how much room it has when the tasks were last divided; it takes new tasks when it does")
             }
             Self::RoomTaken { room: 0 } => {
                 f.write_str("its scheduler has no room for another task; free resources in it would let more in")

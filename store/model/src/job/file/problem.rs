@@ -14,12 +14,21 @@ pub struct Position {
 impl Position {
     /// The place of byte `offset` of `text`.
     pub fn of(text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-        let line = before.bytes().filter(|&byte| byte == b'\n').count();
-        let column = before.get(line_start..).unwrap_or_default().chars().count();
-        let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
-        Self { line: number(line), column: number(column) }
+        Self { line: 1, column: 1 }.behind(text.get(..offset).unwrap_or(text))
+    }
+
+    /// The place behind the text `passed`, which begins here.
+    #[must_use]
+    pub fn behind(self, passed: &str) -> Self {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        match passed.rsplit_once('\n') {
+            None => Self { column: self.column.saturating_add(number(passed.chars().count())), ..self },
+            Some((before, last)) => {
+                let lines = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+                let column = number(last.chars().count()).saturating_add(1);
+                Self { line: self.line.saturating_add(number(lines)), column }
+            }
+        }
     }
 
     /// The character at this place of `text`.

@@ -65,7 +65,7 @@ impl TreeValue {
     pub fn described(&self) -> String {
         let short = |text: &str| text.chars().take(40).collect::<String>();
         match self {
-            Self::Null => "nothing".to_owned(),
+            Self::Null => "null".to_owned(),
             Self::Bool(value) => value.to_string(),
             Self::Number(text) => short(text),
             Self::Text(text) => format!("{:?}", short(text)),

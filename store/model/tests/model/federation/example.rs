@@ -174,7 +174,7 @@ fn each_exclusion_says_what_it_is_and_what_would_change_it() {
         other: 2 tasks: it has tasks of db, from which the job keeps away; it would take tasks without those
         silent: 2 tasks: the federation does not hear of it, so it keeps what it has; it takes new tasks when it is heard of again
         tainted: 2 tasks: its taint power:no_schedule is not tolerated; a toleration in the job would let tasks in
-        unknown: 2 tasks: nobody could ask it for its room; it takes new tasks when it answers"#]].assert_eq(&text);
+        unknown: 2 tasks: it did not say how much room it has when the tasks were last divided; it takes new tasks when it does"#]].assert_eq(&text);
     expect_test::expect!["25 placed in 8 cells, 5 unplaced"].assert_eq(&result.to_string());
     let tolerant = json!({"tolerations": ["power"], "away_from": ["db"]});
     let result = split(&spec(tolerant), 30, &cells, AGAIN);

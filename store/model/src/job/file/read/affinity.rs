@@ -41,7 +41,13 @@ fn affinity_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Affinity {
     };
     let Some(fields) = reader.fields(item, &["near", "apart", "jobs", "prefer"]) else { return stand_in() };
     let preference = fields.get("prefer").and_then(|item| reader.whole(&item, "a weight of 1 to 100"));
-    let jobs = fields.get("jobs").map(|item| constraints_decode(reader, &item)).unwrap_or_default();
+    let jobs = match fields.get("jobs") {
+        Some(jobs) => constraints_decode(reader, &jobs),
+        None => {
+            reader.missing(item, "jobs", "constraints on the labels of the other jobs, such as [app == web]");
+            Vec::new()
+        }
+    };
     let (kind, attribute) = match (fields.get("near"), fields.get("apart")) {
         (Some(near), None) => (AffinityKind::Near, near),
         (None, Some(apart)) => (AffinityKind::Apart, apart),

@@ -34,7 +34,7 @@ fn without_a_spec_nothing_follows_a_cell_that_fails() {
     let step = release.decide();
     assert_eq!(
         step.cells[0].to_string(),
-        "a: version 2: its own rolling update has failed: task 0 fails; a newer version or a revert would replace it"
+        "a: version 2: its own rolling update has failed: task 0 fails; a newer version or `federation job undo` would replace it"
     );
     assert_eq!(step.cells[1].reason, ReleaseReason::Stopped);
     assert_eq!(release.cell("b").assigned, Some(1));
