@@ -78,7 +78,7 @@ impl FailureNumbers {
     /// The number that the process ends with after a failure of this code.
     pub fn number(self, code: Code) -> u8 {
         match (self, code) {
-            (Self::Table, code) => code.number(),
+            (Self::Table, code) | (_, code @ (Code::Interrupted | Code::Command(_))) => code.number(),
             (Self::Plan, Code::Usage | Code::Refused) => Code::WouldBeRefused.number(),
             (Self::One | Self::Plan, _) => VERB_FAILED,
         }
@@ -192,14 +192,23 @@ fn line_of_option(line: &str, options: &[(&str, &str)]) -> String {
     named.unwrap_or_else(|| line.to_owned())
 }
 
-/// A text without the numbers that the standard library puts behind an error of the system: ` (os error 2)`.
+/// A text without what the standard library puts around an error of the system: its capital, and ` (os error 2)`.
 fn without_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        plain.push_str(part.split_once(')').map_or(part, |(_, behind)| behind));
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once(" (os error ") {
+        let words = before.rfind([':', '(']).map_or(0, |at| at + 1);
+        let (place, words) = before.split_at(words);
+        let from = words.find(|each: char| !each.is_whitespace()).unwrap_or(words.len());
+        let (blank, words) = words.split_at(from);
+        let mut letters = words.chars();
+        let first = letters.next().map(|first| first.to_ascii_lowercase());
+        plain.extend([place, blank]);
+        plain.extend(first);
+        plain.push_str(letters.as_str());
+        rest = behind.split_once(')').map_or(behind, |(_, behind)| behind);
     }
-    plain
+    plain + rest
 }
 
 impl From<ClientError> for Failure {
@@ -233,10 +242,11 @@ pub fn absence_text_within(absence: &GatewayAbsence, left: Option<Duration>) -> 
     format!("{}; {text}", Failure::from(&*absence.error).message())
 }
 
-/// A time that nobody reads in nanoseconds: the next tenth of a second.
+/// A time that nobody reads in nanoseconds: the next tenth of a second, and from ten seconds on the next second.
 pub(crate) fn tenths(time: Duration) -> Duration {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Duration::from_millis(millis.div_ceil(100).saturating_mul(100))
+    let step = if millis < 10_000 { 100 } else { 1_000 };
+    Duration::from_millis(millis.div_ceil(step).saturating_mul(step))
 }
 
 /// What to run about an agent that is away.
@@ -331,16 +341,24 @@ const CAUSES: [(&str, &str); 9] = [
     ("error sending request", "the connection failed"),
 ];
 
-/// The innermost cause says most: "Connection refused" rather than "transport error".
+/// The innermost cause says most: "connection refused" rather than "transport error".
 fn innermost(status: &tonic::Status) -> Option<String> {
-    let mut cause = std::error::Error::source(status);
-    let mut text = Some(status.message().to_owned()).filter(|text| !text.is_empty());
-    while let Some(error) = cause {
-        text = Some(error.to_string());
-        cause = error.source();
+    let own = || Some(status.message().to_owned()).filter(|text| !text.is_empty()).map(known_cause);
+    std::error::Error::source(status).map(cause_text).or_else(own)
+}
+
+/// The innermost cause of an error, in words for people.
+pub(crate) fn cause_text(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
     }
-    let known = |text: &String| CAUSES.iter().find(|(part, _)| text.contains(part)).map(|(_, own)| *own);
-    text.map(|text| known(&text).map_or(text, str::to_owned))
+    known_cause(innermost.to_string())
+}
+
+fn known_cause(text: String) -> String {
+    let known = CAUSES.iter().find(|(part, _)| text.contains(part));
+    known.map_or(text, |(_, own)| (*own).to_owned())
 }
 
 /// What runs a job that is over.

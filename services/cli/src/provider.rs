@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use borough_gateway::auth::KeySource;
+use borough_proto::tls::HandshakeError;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -12,10 +13,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::exit::cause_text;
 
 /// Longest time of one request.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -29,8 +32,8 @@ pub(crate) enum ProviderError {
     #[error("{0} is no address; accepted: a URL that begins with https://")]
     Address(String),
     /// Name a file with PEM that this user may read.
-    #[error("the authorities of {} cannot be read", path.display())]
-    Authorities { path: PathBuf, source: rustls::pki_types::pem::Error },
+    #[error("the authorities of {} cannot be read: {why}", path.display())]
+    Authorities { path: PathBuf, why: String },
     /// Name the certificate of the authority that signs that of the provider.
     #[error("{} has no certificate of an authority", .0.display())]
     NoAuthority(PathBuf),
@@ -38,8 +41,11 @@ pub(crate) enum ProviderError {
     #[error("the authorities of this system cannot be read")]
     System(#[source] std::io::Error),
     /// Try again, or look at the provider.
-    #[error("{url} does not answer")]
-    Silent { url: String, source: hyper_util::client::legacy::Error },
+    #[error("{url} does not answer: {why}")]
+    Silent { url: String, why: String },
+    /// Do what the cause says.
+    #[error("{url} cannot be asked: {why}")]
+    Encryption { url: String, why: HandshakeError },
     /// Try again, or look at the provider.
     #[error("{url} has not answered within {} s", REQUEST_MAX.as_secs())]
     Slow { url: String },
@@ -50,11 +56,21 @@ pub(crate) enum ProviderError {
     #[error("the answer of {url} breaks off, or has more than {ANSWER_BYTES_MAX} bytes")]
     Body { url: String },
     /// Correct the address.
-    #[error("the answer of {url} is no such document")]
-    Document { url: String, source: serde_json::Error },
+    #[error("the answer of {url} is no such document as an OpenID provider has")]
+    Document { url: String },
     /// Name the issuer as its provider does.
     #[error("{url} is of issuer {found:?}; accepted: {wanted:?}")]
     OtherIssuer { url: String, found: String, wanted: String },
+}
+
+impl ProviderError {
+    /// The words of the libraries say nothing to a person who logs in.
+    fn of_connection(url: String, error: &hyper_util::client::legacy::Error) -> Self {
+        match HandshakeError::found(error) {
+            Some(why) => Self::Encryption { url, why },
+            None => Self::Silent { url, why: cause_text(error) },
+        }
+    }
 }
 
 /// Makes requests to one provider.
@@ -78,8 +94,7 @@ impl ProviderHttp {
         if answer.status() != StatusCode::OK {
             return Err(ProviderError::Status { url: url.to_owned(), status: answer.status().as_u16() });
         }
-        serde_json::from_slice(answer.body())
-            .map_err(|source| ProviderError::Document { url: url.to_owned(), source })
+        serde_json::from_slice(answer.body()).map_err(|_| ProviderError::Document { url: url.to_owned() })
     }
 
     /// Gets the discovery document of an issuer, which must be that issuer's.
@@ -94,7 +109,7 @@ impl ProviderHttp {
             let (found, wanted) = (issuer.to_owned(), source.issuer.clone());
             return Err(ProviderError::OtherIssuer { url, found, wanted });
         }
-        serde_json::from_value(found).map_err(|source| ProviderError::Document { url, source })
+        serde_json::from_value(found).map_err(|_| ProviderError::Document { url })
     }
 
     /// Sends a request and reads the answer whole, whatever its status. Follows no redirection.
@@ -104,7 +119,7 @@ impl ProviderHttp {
             return Err(ProviderError::Address(url));
         }
         let exchange = async {
-            let silent = |source| ProviderError::Silent { url: url.clone(), source };
+            let silent = |error| ProviderError::of_connection(url.clone(), &error);
             let answer =
                 self.0.request(request.map(|body| Full::new(Bytes::from(body)))).await.map_err(silent)?;
             let (head, body) = answer.into_parts();
@@ -122,7 +137,13 @@ fn connector(ca: Option<&Path>) -> Result<HttpsConnector<HttpConnector>, Provide
     let trusting = match ca {
         None => builder.with_native_roots().map_err(ProviderError::System)?,
         Some(path) => {
-            let unread = |source| ProviderError::Authorities { path: path.to_owned(), source };
+            let unread = |error| {
+                let why = match error {
+                    pem::Error::Io(error) => error.to_string(),
+                    _ => "the file is no PEM".to_owned(),
+                };
+                ProviderError::Authorities { path: path.to_owned(), why }
+            };
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_file_iter(path).map_err(unread)? {
                 // What is no authority is passed over: a file may have a whole chain.

@@ -39,7 +39,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
 
     relayed.abort();
     // How long they go on depends on when they noticed.
-    let told = format!("no gateway answers at {address} (Connection refused); trying again for ");
+    let told = format!("no gateway answers at {address} (connection refused); trying again for ");
     for told_one in [&patient, &limited, &events, &output, &names] {
         told_one.until_warned(&told).await;
     }
@@ -49,7 +49,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     let (_, warned) = limited.ended_with(5).await;
     assert!(tries_for(&warned) <= 45, "no longer than it waits: {warned}");
     let end = format!(
-        "tester/waits: 0/1 healthy, 1 pending; the wait ended after 45s; no gateway answers at {address} (Connection \
+        "tester/waits: 0/1 healthy, 1 pending; the wait ended after 45s; no gateway answers at {address} (connection \
          refused); the job goes on\nhint: borough --gateway {address} --token-file {token} --cell alpha job status \
          tester/waits\n"
     );
@@ -95,7 +95,7 @@ async fn a_progress_deadline_without_a_gateway_blames_the_gateway() {
     assert!(tries_for(&warned) <= 25, "{warned}");
     let end = format!(
         "tester/waits: 0/1 healthy, 1 pending; the progress deadline of 25s has passed, and no gateway answers at \
-         {address} (Connection refused); the job goes on\n"
+         {address} (connection refused); the job goes on\n"
     );
     assert!(warned.contains(&end), "{warned}");
     cell.borough(&["job", "stop", "waits"]).await.ended(0);
@@ -120,7 +120,7 @@ async fn a_wait_that_ends_soon_after_the_gateway_has_gone_blames_the_gateway() {
     let (_, warned) = waits.ended_with(5).await;
     let end = format!(
         "error: tester/waits: 0/1 healthy, 1 pending; the wait ended after 8s; no gateway answers at {address} \
-         (Connection refused); the job goes on\nhint: borough --gateway {address} --token-file {token} --cell alpha job status \
+         (connection refused); the job goes on\nhint: borough --gateway {address} --token-file {token} --cell alpha job status \
          tester/waits\n"
     );
     assert!(warned.ends_with(&end), "{warned}");
@@ -143,7 +143,7 @@ async fn a_watched_list_says_once_that_no_gateway_answers() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     relayed.abort();
     let told = format!(
-        "no gateway answers at {address} (Connection refused); the watch goes on as soon as one answers\n"
+        "no gateway answers at {address} (connection refused); the watch goes on as soon as one answers\n"
     );
     list.until_warned(&told).await;
     // As long as the stream takes to say it, too.
@@ -185,7 +185,7 @@ async fn a_drain_goes_on_without_the_gateway_that_its_wait_has_asked() {
     relayed.abort();
     let (_, warned) = drain.ended_with(5).await;
     let end = format!(
-        "error: no gateway answers at {address} (Connection refused); the drain goes on\nhint: to wait for it again: \
+        "error: no gateway answers at {address} (connection refused); the drain goes on\nhint: to wait for it again: \
          borough --gateway {address} --token-file {token} --cell alpha node drain alpha-1\n"
     );
     assert!(warned.ends_with(&end), "{warned}");

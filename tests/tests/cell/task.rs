@@ -58,6 +58,13 @@ async fn people_look_into_tasks_signal_and_restart_them() {
     missing
         .warns("error: task tester/spoken/0 on alpha-1: cannot execute \"no-such-program\": no directory of its PATH has it")
         .warns("\nhint: borough task exec tester/spoken/0 -- env\n");
+    let refused = cell.borough(&["task", "exec", "spoken/0", "--", "/etc/passwd"]).await.ended(126);
+    refused.warns("cannot execute \"/etc/passwd\": its mode, or that of a directory above it");
+    cell.borough(&["task", "exec", "spoken/0", "--", "/tmp"]).await.ended(126).warns("it is a directory");
+    cell.borough(&["task", "exec", "spoken/0", "--", ""])
+        .await
+        .ended(2)
+        .warns("accepted: a program and its arguments");
     cell.borough(&["task", "exec", "spoken/1", "--", "true"]).await.ended(255);
 
     // signal, and logs that are followed over it.

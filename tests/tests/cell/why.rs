@@ -231,6 +231,9 @@ async fn a_probe_that_never_passes_is_named() {
         "runs and is not healthy: its probe has not passed since the start: GET /ready on port http (";
     let ran = ran.warns("no progress for 6s").warns(probe).warns("the last lines of tester/deaf/0:");
     ran.warns("  I am deaf\n");
+    let late = cell.borough(&["job", "run", &file, "--timeout", "4s"]).await.ended(1);
+    let late = late.warns("the wait ended after 4s").warns(probe).warns("the last lines of tester/deaf/0:");
+    late.warns("  I am deaf\n");
     let log = "what it writes: borough task logs tester/deaf/0";
     cell.borough(&["why", "deaf"]).await.ended(0).prints(&format!("task 0: {probe}")).prints(log);
     cell.borough(&["why", "deaf/0"]).await.ended(0).prints(probe);
@@ -245,7 +248,7 @@ async fn a_probe_that_never_passes_is_named() {
     cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
     cell.tasks_until("beaten", "failed twice", |tasks| tasks.iter().any(|task| task.failures >= 2)).await;
     let why = cell.borough(&["why", "beaten"]).await.ended(0);
-    why.prints("fails again and again: stopped: its health check failed: port http: Connection refused")
+    why.prints("fails again and again: stopped: its health check failed: port http: connection refused")
         .prints("  the probe that failed: a TCP connection to port http\n");
     cell.borough(&["job", "stop", "beaten"]).await.ended(0);
     cell.finish().await;

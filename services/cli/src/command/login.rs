@@ -3,10 +3,12 @@
 use std::path::{Path, absolute};
 
 use borough_kv::env::SystemClock;
+use borough_proto::tls::HandshakeError;
 use borough_store::error_chain;
+use http::Uri;
 
 use super::block_on;
-use crate::args::{AuthVerb, Global, LoginArguments, Verb};
+use crate::args::{AuthVerb, Global, LoginArguments, Verb, value_shown};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::login::{LoginCode, LoginError, LoginFile, LoginProvider, LoginRecord};
@@ -24,6 +26,7 @@ pub(super) async fn login(
     let _lock = file.lock().map_err(|error| refused(error.into()))?;
     let last = file.read().map_err(|error| refused(error.into()))?;
     let wanted = wanted(arguments, last, &token)?;
+    issuer_check(&wanted.issuer)?;
     let provider = LoginProvider::find(&wanted.issuer, wanted.provider_ca.as_deref());
     let provider = provider.await.map_err(refused)?;
     let scopes = if wanted.scopes.is_empty() { provider.scopes() } else { wanted.scopes.clone() };
@@ -143,6 +146,17 @@ fn wanted(
     Ok(LoginRecord { issuer, client_id, scopes, provider_ca, refresh_token: None, expires_ms: 0 })
 }
 
+/// Refuses an issuer that is no address, as it was typed.
+fn issuer_check(issuer: &str) -> Result<(), Failure> {
+    let has_host =
+        |uri: &Uri| uri.scheme_str() == Some("https") && uri.host().is_some_and(|host| !host.is_empty());
+    if issuer.parse::<Uri>().is_ok_and(|uri| has_host(&uri)) {
+        return Ok(());
+    }
+    let text = format!("--issuer: {}; accepted: a URL such as https://id.example.org", value_shown(issuer));
+    Err(Failure::new(Code::Usage, text).with_hint("borough auth login --help"))
+}
+
 /// What a person has to do, in words of this program around those of the provider.
 fn code_text(code: &LoginCode) -> String {
     let (address, word) = (line_shown(&code.address), line_shown(&code.code));
@@ -155,7 +169,9 @@ fn code_text(code: &LoginCode) -> String {
 
 fn refused(error: LoginError) -> Failure {
     let code = match &error {
-        LoginError::Provider(ProviderError::Silent { .. } | ProviderError::Slow { .. }) => Code::Unreachable,
+        LoginError::Provider(
+            ProviderError::Silent { .. } | ProviderError::Slow { .. } | ProviderError::Encryption { .. },
+        ) => Code::Unreachable,
         LoginError::Provider(
             ProviderError::Address(_)
             | ProviderError::Authorities { .. }
@@ -171,9 +187,9 @@ fn refused(error: LoginError) -> Failure {
         LoginError::Client { .. } => {
             "register the client at the provider for device codes, as a public client without a secret"
         }
-        LoginError::Provider(ProviderError::System(_) | ProviderError::Silent { .. }) => {
-            "if the provider has a certificate of an authority of your own: --provider-ca FILE"
-        }
+        LoginError::Provider(
+            ProviderError::System(_) | ProviderError::Encryption { why: HandshakeError::OtherAuthority, .. },
+        ) => "if the provider has a certificate of an authority of your own: --provider-ca FILE",
         _ => return Failure::new(code, line_shown(&error_chain(&error)).into_owned()),
     };
     Failure::new(code, line_shown(&error_chain(&error)).into_owned()).with_hint(hint)

@@ -10,6 +10,9 @@ use crate::exit::Code;
 /// How long a write may take after a signal.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// The number of a program that SIGTERM ended, as shells have it.
+const TERMINATED: u8 = 128 + 15;
+
 /// Counts the begins and the ends of writes: odd while one is under way.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
@@ -30,6 +33,7 @@ impl Drop for OutputWrite {
 }
 
 /// For a verb that takes signals itself: from now on, one that comes during a write that does not end ends the program.
+/// SIGTERM does in any case, unless the verb ends by itself in this time.
 pub(crate) fn end_when_stuck() {
     std::thread::spawn(|| {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
@@ -41,14 +45,15 @@ pub(crate) fn end_when_stuck() {
                 return;
             };
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                let code = tokio::select! {
+                    _ = interrupt.recv() => Code::Interrupted,
+                    _ = terminate.recv() => Code::Command(TERMINATED),
+                };
                 let before = WRITES.load(Ordering::Relaxed);
                 tokio::time::sleep(PATIENCE).await;
-                if before % 2 == 1 && WRITES.load(Ordering::Relaxed) == before {
-                    end();
+                let is_stuck = before % 2 == 1 && WRITES.load(Ordering::Relaxed) == before;
+                if is_stuck || code != Code::Interrupted {
+                    end(code);
                 }
             }
         });
@@ -56,6 +61,6 @@ pub(crate) fn end_when_stuck() {
 }
 
 #[expect(clippy::exit, reason = "the thread that would return waits for the reader")]
-fn end() -> ! {
-    std::process::exit(i32::from(Code::Interrupted.number()))
+fn end(code: Code) -> ! {
+    std::process::exit(i32::from(code.number()))
 }

@@ -188,6 +188,9 @@ mod tests {
         let ca = Some(PathBuf::from("/nowhere/ca.pem"));
         let missing = KeySource { jwks_url: Some("https://127.0.0.1:1/keys".to_owned()), ca, ..source };
         let refused = keys_fetch(&missing).await.unwrap_err().to_string();
-        assert_eq!(refused, "the authorities of /nowhere/ca.pem cannot be read");
+        assert_eq!(
+            refused,
+            "the authorities of /nowhere/ca.pem cannot be read: No such file or directory (os error 2)"
+        );
     }
 }

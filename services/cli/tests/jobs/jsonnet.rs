@@ -168,7 +168,7 @@ fn without_a_gateway_the_error_names_the_next_step() {
     let output = borough(&["cell", "list", "--gateway", "127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(5));
     let printed = text(&output.stderr);
-    assert!(printed.contains("no gateway answers at 127.0.0.1:1 (Connection refused"), "{printed}");
+    assert!(printed.contains("no gateway answers at 127.0.0.1:1 (connection refused"), "{printed}");
 }
 
 #[test]

@@ -24,6 +24,11 @@ pub(super) async fn exec(
     arguments: ExecArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    if arguments.command.first().is_some_and(String::is_empty) {
+        let code = Code::Command(Code::Usage.number());
+        return Err(Failure::new(code, "COMMAND: \"\"; accepted: a program and its arguments")
+            .with_hint("borough task exec --help"));
+    }
     let task = arguments.target.resolve(client.user());
     let terminals = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let terminal = if arguments.no_tty || !terminals { None } else { size() };
@@ -49,9 +54,10 @@ pub(super) async fn exec(
     loop {
         let message = tokio::select! {
             message = output.next() => message,
-            () = ending.received() => {
+            signal = ending.received() => {
                 drop(raw);
-                return Err(Failure::new(Code::Interrupted, "interrupted by a signal"));
+                let code = Code::Command(128_u8.saturating_add(signal));
+                return Err(Failure::new(code, "interrupted by a signal"));
             }
         };
         let Some(message) = message else {
@@ -134,11 +140,12 @@ fn signals() -> Result<TerminalSignals, Failure> {
 }
 
 impl TerminalSignals {
-    async fn received(&mut self) {
+    /// The number of the signal that comes.
+    async fn received(&mut self) -> u8 {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => 15,
+            _ = self.hang_up.recv() => 1,
+            _ = self.interrupt.recv() => 2,
         }
     }
 }
