@@ -195,6 +195,22 @@ async fn a_changed_set_takes_one_alloc_after_the_other_with_what_is_in_it() {
     cell.finish().await;
 }
 
+/// The restart of an alloc ends what is in it, so the next alloc waits for that too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_restart_of_a_set_waits_for_the_tasks_in_each_alloc() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("places.yaml", &SET.replace("kind:", "count: 2\nkind:")).await.prints("2/2 healthy");
+    let slow = "name: slow\ncount: 2\nalloc_set: places\ntask:\n  command: [sh, -c, 'sleep 1; touch ok; \
+                exec sleep 600']\n  resources: {cpu: 50m, memory: 8MiB}\n  grace: 200ms\n  health: {command: [test, -f, ok], \
+                interval: 200ms, initial_grace: 30s}\n";
+    cell.run("slow.yaml", slow).await.prints("2/2 healthy");
+    cell.borough(&["--yes", "job", "restart", "places"]).await.ended(0);
+    let job = cell.borough(&["job", "status", "slow", "-o", "json"]).await.ended(0).json();
+    assert_eq!(job["job"]["tasks"]["healthy"], 2, "{job}");
+    stopped(&cell, &["slow", "places"]).await;
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_set_is_scaled_as_a_job_and_keeps_what_the_jobs_in_it_take() {
     let cell = TestCell::start(options!().nodes(1)).await;

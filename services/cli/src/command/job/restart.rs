@@ -166,6 +166,7 @@ impl Rolling<'_> {
     async fn run(&mut self, waiting: &mut WaitingOutput<'_, '_>) -> Result<(), Failure> {
         let mut watched = waiting.open().await?;
         let wanted = wanted(self.arguments, self.from, &watched.known);
+        let inside = JobsInside::of(self.client, self.job).await?;
         for (place, &index) in wanted.iter().enumerate() {
             let idle = why_idle(watched.known.seen.tasks.get(&index), now_ms())
                 .filter(|_| self.arguments.task.is_empty());
@@ -175,6 +176,7 @@ impl Rolling<'_> {
             }
             self.at = Some(RestartedTask::of(index, &watched.known));
             let task = TaskRef { job: self.job.clone(), index };
+            let before = inside.healthy(self.client).await?;
             let ended = self.client.task_restart(&task).await?;
             waiting.step(&format!("{task}: restarting ({} of {})", place + 1, wanted.len()));
             let goal = Goal::Again(NextAttempt { index, after: ended.incarnation });
@@ -189,6 +191,7 @@ impl Rolling<'_> {
                     return Err(waiting.ended_early(Code::Failed, &late).await);
                 }
             }
+            inside.healthy_again(self.client, &before, timeout).await?;
             self.done.push(index);
         }
         Ok(())
@@ -208,6 +211,53 @@ impl Rolling<'_> {
         details.push(format!("stopped at task {}; {before}", at.index));
         let failure = stopped.with_details(details).with_hint(at.hint(self.job));
         RestartStopped { failure, at: Some(at.index) }
+    }
+}
+
+/// The jobs in an alloc set. A restart of an alloc ends what is in it, so their budgets count as well.
+struct JobsInside(Vec<JobRef>);
+
+/// Time between two looks at the jobs in an alloc set.
+const INSIDE_LOOK: Duration = Duration::from_millis(500);
+
+impl JobsInside {
+    /// None, if the job is no alloc set.
+    async fn of(client: &Client, set: &JobRef) -> Result<Self, Failure> {
+        let names = client.job_get(set).await?.job.unwrap_or_default().alloc_jobs;
+        Ok(Self(names.into_iter().map(|name| JobRef::new(set.user.as_str(), name)).collect()))
+    }
+
+    /// How many tasks of each are healthy.
+    async fn healthy(&self, client: &Client) -> Result<Vec<u32>, Failure> {
+        let mut healthy = Vec::new();
+        for job in &self.0 {
+            let row = client.job_get(job).await?.job.unwrap_or_default();
+            healthy.push(row.tasks.unwrap_or_default().healthy);
+        }
+        Ok(healthy)
+    }
+
+    /// Waits until as many tasks of each are healthy as before.
+    async fn healthy_again(&self, client: &Client, before: &[u32], timeout: Duration) -> Result<(), Failure> {
+        let waited = async {
+            loop {
+                let now = self.healthy(client).await?;
+                if now.iter().zip(before).all(|(now, before)| now >= before) {
+                    return Ok(());
+                }
+                tokio::time::sleep(INSIDE_LOOK).await;
+            }
+        };
+        let late = |_| {
+            let jobs: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+            late_text(
+                &format!("the tasks of {} in the alloc are not all healthy again", jobs.join(", ")),
+                timeout,
+            )
+        };
+        tokio::time::timeout(timeout, waited)
+            .await
+            .map_err(|late_by| Failure::new(Code::Failed, late(late_by)))?
     }
 }
 
