@@ -74,10 +74,14 @@ pub struct DevArguments {
     /// Declare a node lost after this many silent milliseconds
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = whole(500..=u64::from(u32::MAX)))]
     pub lost_after_ms: u64,
+    /// Keep new tasks away while less than this part of the directory's disk is left [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = whole(0..=100_u8))]
+    pub disk_low: Option<u8>,
     /// Give tasks this time to end when `dev` is interrupted, such as 30s; then send SIGKILL
     #[arg(long, default_value = "60s", value_parser = delay, value_name = "TIME")]
     pub stop_timeout: Duration,
-    /// Keep the cells in fdb:CLUSTER_FILE [default: an embedded store in the directory]
+    /// Keep the cells in fdb:CLUSTER_FILE; what else `dev` keeps is in the directory all the same [default: an embedded
+    /// store in the directory]
     #[arg(long, value_name = "LOCATION")]
     pub store: Option<StoreLocation>,
     #[command(flatten)]

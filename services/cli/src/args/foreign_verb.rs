@@ -135,16 +135,19 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     if word == "why" {
         return why_command(noun, rest);
     }
-    let shown = log_options(word, rest);
-    // Options of another program, such as the `-f` of `apply -f web.yaml`.
-    let mut rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-    let options_end = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
-    let mut at = 0;
-    rest.retain(|word| {
-        at += 1;
-        at > options_end || !word.starts_with('-')
-    });
+    let OptionsApart { words, kept } = OptionsApart::of(rest);
+    let command = verb_of(noun, word, words, &log_options(word, rest))?;
+    // The command of `task exec` stands last.
+    let takes_options = kept.is_empty() || command.contains(" -- ");
+    Some(if takes_options { command } else { format!("{command} {}", kept.join(" ")) })
+}
+
+/// The same, with the words behind it that are no options. `shown`: the options of logs among them.
+fn verb_of(noun: &str, word: &str, mut rest: Vec<&str>, shown: &str) -> Option<String> {
     names_plain(&mut rest);
+    if let Some(command) = named_verb(noun, word, &rest) {
+        return Some(command);
+    }
     if let Some(command) = context_verb(noun, word, &rest) {
         return Some(command);
     }
@@ -166,9 +169,11 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         }
     }
     let (_, command, needed) = verb?;
-    // A job is stopped by its name.
-    if *command == "job stop" {
-        rest.retain(|word| !is_file(word));
+    // A job is stopped by its name, and begun from its file.
+    match *command {
+        "job stop" => rest.retain(|word| !is_file(word)),
+        "job run" | "job plan" | "job validate" => rest.retain(|word| is_file(word)),
+        _ => {}
     }
     // `job revert` of nomad, and `rollout history` of kubectl.
     let is_attach = noun == "task" && word == "attach";
@@ -184,6 +189,87 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     let command = command.trim_end_matches(" --follow");
     let shown = if command == "job logs" && shown.contains("--follow") { " --follow" } else { "" };
     Some(with_needed(&format!("{command}{shown}"), &rest, needed))
+}
+
+/// The words of a command line of another program, and its options that this program has too.
+struct OptionsApart<'w> {
+    words: Vec<&'w str>,
+    kept: Vec<&'w str>,
+}
+
+impl<'w> OptionsApart<'w> {
+    /// Leaves out other options, such as the `-f` of `apply -f web.yaml`. Behind `--` nothing is an option.
+    fn of(line: &'w [String]) -> Self {
+        let (mut words, mut kept) = (Vec::new(), Vec::new());
+        let mut line = line.iter().map(String::as_str);
+        while let Some(word) = line.next() {
+            match word {
+                "--" => {
+                    words.push(word);
+                    words.extend(line.by_ref());
+                }
+                "-o" | "--output" | "-l" | "--selector" | "--label" => {
+                    let option = if matches!(word, "-o" | "--output") { "-o" } else { "-l" };
+                    let value = line.next().unwrap_or_default();
+                    if option == "-l" || OUTPUTS.contains(&value) {
+                        kept.extend([option, value]);
+                    }
+                }
+                "-n" | "--namespace" | "-c" | "--container" => drop(line.next()),
+                _ if word.starts_with('-') => {}
+                _ => words.push(word),
+            }
+        }
+        Self { words, kept }
+    }
+}
+
+/// Forms of answers that this program has too.
+const OUTPUTS: [&str; 4] = ["wide", "json", "yaml", "table"];
+
+/// Commands that are not found by their verb alone.
+fn named_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
+    match (noun, word, rest) {
+        ("", "create", ["quota", ..]) => Some("quota set --help".to_owned()),
+        ("" | "job", "update", _) => {
+            let files: Vec<&str> = rest.iter().copied().filter(|word| is_file(word)).collect();
+            Some(with_needed("job run", &files, "FILE"))
+        }
+        ("", "label", [kind, behind @ ..]) if noun_of(kind) == Some("task") => {
+            Some(with_needed("job label", behind, "JOB KEY=VALUE"))
+        }
+        ("" | "node", "taint", words) if words.iter().any(|word| word.contains(':')) => {
+            let words =
+                words.strip_prefix(&["node"]).or_else(|| words.strip_prefix(&["nodes"])).unwrap_or(words);
+            let away = words.iter().any(|word| word.contains(':') && word.ends_with('-'));
+            let taints: Vec<String> = words.iter().map(|word| taint_plain(word)).collect();
+            let taints: Vec<&str> = taints.iter().map(String::as_str).collect();
+            Some(with_words(if away { "node untaint" } else { "node taint" }, &taints))
+        }
+        ("", "token" | "tokens", ["create" | "new", behind @ ..]) => {
+            Some(with_needed("auth token", behind, "USER"))
+        }
+        ("", "user" | "users", ["list" | "ls"] | []) => Some("auth grants".to_owned()),
+        ("", "top", [kind, ..]) if is_kind(kind) => Some("top".to_owned()),
+        ("context", "use-context", behind) => Some(with_needed("context use", behind, "NAME")),
+        ("context", "current" | "current-context" | "get-contexts" | "show", _) => {
+            Some("context list".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// A taint as this program writes it: `k:NoExecute-` of kubectl is `k:no_execute`.
+fn taint_plain(word: &str) -> String {
+    const EFFECTS: [(&str, &str); 3] = [
+        ("PreferNoSchedule", "prefer_no_schedule"),
+        ("NoSchedule", "no_schedule"),
+        ("NoExecute", "no_execute"),
+    ];
+    let Some((key, effect)) = word.split_once(':') else { return word.to_owned() };
+    let effect = effect.trim_end_matches('-');
+    let own = EFFECTS.iter().find(|(known, _)| *known == effect).map_or(effect, |(_, own)| own);
+    format!("{key}:{own}")
 }
 
 /// `why` below a noun, as `federation job why` is a verb.
@@ -418,7 +504,7 @@ mod tests {
             ("config get-contexts", "context list"),
             ("edit job web", "job edit web"),
             ("delete -f web.yaml", "job stop JOB"),
-            ("taint nodes n1 a=b:NoSchedule", "node taint n1 a=b:NoSchedule"),
+            ("taint nodes n1 a=b:NoSchedule", "node taint n1 a=b:no_schedule"),
             ("deployment promote web", "rollout promote web"),
             ("label node n1 a=b", "node label n1 a=b"),
             ("label web a=b", "job label web a=b"),
@@ -465,6 +551,27 @@ mod tests {
     }
 
     #[test]
+    fn options_and_words_that_differ_are_translated() {
+        for (line, command) in [
+            ("taint node n1 k:NoExecute-", "node untaint n1 k:no_execute"),
+            ("get nodes -o wide", "node list -o wide"),
+            ("get pods web/0 -o yaml", "task status web/0 -o yaml"),
+            ("get pods web/0 -o name -n x", "task status web/0"),
+            ("get pods -l app=web", "task list -l app=web"),
+            ("get jobs -n default", "job list"),
+            ("label pods web a=b", "job label web a=b"),
+            ("create quota x", "quota set --help"),
+            ("run nginx --image nginx", "job run FILE"),
+            ("start web", "job run FILE"),
+            ("token create", "auth token USER"),
+            ("user list", "auth grants"),
+            ("top pods", "top"),
+        ] {
+            assert_eq!(of("", line), command, "{line}");
+        }
+    }
+
+    #[test]
     fn verbs_of_other_programs_are_known_below_a_noun() {
         for (noun, line, command) in [
             ("job", "delete web", "job stop web"),
@@ -490,6 +597,9 @@ mod tests {
             ("rollout", "history web", "job history web"),
             ("rollout", "restart web", "job restart web"),
             ("job", "runn web.yaml", ""),
+            ("job", "update web.yaml", "job run web.yaml"),
+            ("context", "use-context x", "context use x"),
+            ("context", "current", "context list"),
             ("job", "why web", "why web"),
             ("task", "why web/0", "why web/0"),
             ("task", "why", "why JOB/INDEX"),

@@ -104,7 +104,7 @@ pub use top::TopArguments;
 pub(crate) use typed::TypedOptions;
 pub(crate) use usage::{usage_failure, value_shown, word_shown};
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use borough_proto::tls::TlsFiles;
@@ -159,11 +159,23 @@ impl Arguments {
 
     /// The definition with the global options in the first help screen only. Every verb accepts them all the same.
     pub(crate) fn screens() -> Command {
-        let mut command = Self::command();
+        let mut command = empty_variables_ignored(Self::command(), &|name| std::env::var_os(name));
         // clap hands global options down when it builds: only then can they be hidden below.
         command.build();
         command.mut_subcommands(global_options_hide)
     }
+}
+
+/// The definition without the variables that are set to nothing: scripts set `BOROUGH_CELL=` to unset it. Only for a
+/// context is the empty text a value, "none".
+fn empty_variables_ignored(root: Command, variable: &dyn Fn(&OsStr) -> Option<OsString>) -> Command {
+    let is_empty = |argument: &Arg| {
+        let value = argument.get_env().and_then(variable);
+        argument.get_id() != "context" && value.is_some_and(|value| value.is_empty())
+    };
+    // No variable has this name.
+    let read = |argument: Arg| if is_empty(&argument) { argument.env("=").hide_env(true) } else { argument };
+    root.mut_args(read).mut_subcommands(|verb| empty_variables_ignored(verb, variable))
 }
 
 /// The definition with the usage of the verb as it was typed: `job list` is another name of `job status`.

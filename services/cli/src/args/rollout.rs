@@ -10,6 +10,7 @@ use super::{JobLabels, JobTarget, WaitArguments};
 pub enum RolloutVerb {
     /// Show the last rollout of a job: its version, its state, and how many tasks have it
     #[command(override_usage = "borough rollout status [OPTIONS] <JOB|--label>")]
+    #[command(mut_arg("label", |label| label.help("Instead of a name: each of your jobs with labels like this")))]
     Status {
         #[command(flatten)]
         choice: RolloutChoice,

@@ -186,8 +186,28 @@ fn global_options_are_accepted_by_every_verb() {
     }
 }
 
+#[test]
+fn a_variable_that_is_set_to_nothing_counts_as_unset() {
+    let all_empty = |_: &OsStr| Some(OsString::new());
+    let command = empty_variables_ignored(Arguments::command(), &all_empty);
+    let read = |command: &Command| {
+        let read =
+            command.get_arguments().filter(|argument| argument.get_env().is_some_and(|name| name != "="));
+        read.map(|argument| argument.get_id().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&command), ["context"], "an empty context is none");
+    let of_gateway = |command: &Command| read(command.find_subcommand("gateway").unwrap());
+    assert!(of_gateway(&command).is_empty());
+    let all_set = |_: &OsStr| Some(OsString::from("a"));
+    let command = empty_variables_ignored(Arguments::command(), &all_set);
+    assert!(read(&command).len() > 5 && !of_gateway(&command).is_empty());
+}
+
 /// Wrong command lines. `golden/usage.txt` has the answers.
-const WRONG_LINES: [&str; 50] = [
+const WRONG_LINES: [&str; 53] = [
+    "borough --watch job list",
+    "borough --timeout 5s job --yes run a.yaml",
+    "borough --state=failed task list web -o wide",
     "borough job scale web -1",
     "borough job scale web many",
     "borough job run",

@@ -38,6 +38,7 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
         Some(TargetError::NoName(_)) => None,
         None => what
             .terminal_options()
+            .or_else(|| what.behind_verb())
             .or_else(|| what.dashed(line))
             .or_else(|| what.own_verb())
             .or_else(|| what.own_option()),
@@ -172,6 +173,9 @@ impl UsageError<'_> {
         if word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) {
             return self.negative(&word);
         }
+        if self.behind_verb().is_some() {
+            return format!("{} stands behind the verb: it is an option of {verb} only", named(&word));
+        }
         if word.starts_with('-') {
             return format!("{verb} has no option {}{}", named(&word), self.options_meant());
         }
@@ -183,6 +187,34 @@ impl UsageError<'_> {
         }
         let several = if NAMED_ONE.contains(&verb) { "; several at once: --label KEY=VALUE" } else { "" };
         format!("{verb} takes no further argument {}{several}", value_shown(&word))
+    }
+
+    /// The same line with the option behind the verb that has it, and before which it stands.
+    fn behind_verb(&self) -> Option<String> {
+        let is_unknown = self.error.kind() == ErrorKind::UnknownArgument;
+        let option = is_unknown.then(|| named(&self.text(ContextKind::InvalidArg)))?;
+        let root = Arguments::screens();
+        let verbs = self.verb.split(' ').skip(1);
+        let verb = verbs.clone().try_fold(&root, |command, word| command.find_subcommand(word))?;
+        let is_it = |argument: &&clap::Arg| {
+            let long = argument.get_long().map(|long| format!("--{long}"));
+            let short = argument.get_short().map(|short| format!("-{short}"));
+            [long, short].contains(&Some(option.clone()))
+        };
+        let takes_value = verb.get_arguments().find(is_it)?.get_action().takes_values();
+        let mut words: Vec<String> =
+            self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
+        let last = verbs.last()?;
+        let verb_at = words.iter().position(|word| word == last)?;
+        let at = words.iter().position(|word| word.split('=').next() == Some(&option))?;
+        if at > verb_at {
+            return None;
+        }
+        let with_value = takes_value && !words.get(at)?.contains('=') && at + 1 < verb_at;
+        let moved: Vec<String> = words.splice(at..=at + usize::from(with_value), []).collect();
+        let behind = words.iter().position(|word| word == last)? + 1;
+        words.splice(behind..behind, moved);
+        Some(format!("borough {}", words.join(" ")))
     }
 
     /// A time such as `-1s`, which clap takes for options.

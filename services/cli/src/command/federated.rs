@@ -26,6 +26,7 @@ use crate::args::{
 };
 use crate::exit::{Code, Failure};
 use crate::jobfile::{LoadedFederated, federated_read, load_federated, path_shown};
+use crate::output::federation_named;
 use crate::output::{
     FederatedJobView, FederatedPlanView, FederatedVersionView, Printer, Style, TakenBack, tally,
 };
@@ -229,8 +230,8 @@ async fn list(global: &Global, list: FederatedList, printer: &Printer) -> Result
     let (what, more) =
         if stopped { ("", "") } else { ("active ", "borough federation job list --stopped; ") };
     let none = format!(
-        "no {what}federated jobs{whose} in the federation {}\nhint: {more}borough federation job run --help",
-        client.cell()
+        "no {what}federated jobs{whose} in {}\nhint: {more}borough federation job run --help",
+        federation_named(client.cell())
     );
     list_or_watch(WatchedView::Unwatched, &list, none, printer, fetch).await
 }

@@ -131,6 +131,11 @@ impl From<v1::Explanation> for ExplanationView {
 }
 
 impl ExplanationView {
+    /// Returns true if the job of the tasks waits in vain for others.
+    pub(crate) fn is_never(&self) -> bool {
+        self.headline.raw().starts_with("never starts")
+    }
+
     /// Returns true if it is about tasks that run: their health, or a helper of theirs.
     pub(crate) fn is_of_running(&self) -> bool {
         self.probe.is_some() || self.helper.is_some()

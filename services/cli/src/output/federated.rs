@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::table::{Tabular, table};
 use super::text::{time, word};
 use super::{Foreign, Style};
+use crate::args::FEDERATION_HOME;
 
 use self::part::{FederatedPartView, PartRow};
 use self::release::{FederatedReleaseView, VersionComes, VersionGoal};
@@ -98,6 +99,11 @@ impl From<v1::CellsReason> for CellsReasonView {
         let cells = reason.cells.into_iter().map(Foreign::from).collect();
         Self { words: reason.words.into(), cells }
     }
+}
+
+/// A federation in a sentence. Most have the name by which they are found anyway.
+pub(crate) fn federation_named(home: &str) -> String {
+    if home == FEDERATION_HOME { "the federation".to_owned() } else { format!("the federation {home}") }
 }
 
 impl FederatedJobView {
@@ -228,7 +234,12 @@ impl FederatedJobView {
             (succeeded, 0) => format!(", {succeeded} done"),
             (succeeded, failed) => format!(", {succeeded} done, {failed} failed"),
         };
-        format!("{}/{wanted} healthy in {cells}{ended}{unplaced}", self.healthy)
+        // Tasks of a larger count, or of a cell that they have left, may still be healthy.
+        let more = match self.healthy.saturating_sub(wanted) {
+            0 => String::new(),
+            more => format!(", {more} more than wanted"),
+        };
+        format!("{}/{wanted} healthy in {cells}{more}{ended}{unplaced}", self.healthy.min(wanted))
     }
 
     /// For people.

@@ -54,6 +54,7 @@ pub(crate) use dry_run::DryRunView;
 pub(crate) use ended::ExitView;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
+pub(crate) use federated::federation_named;
 pub(crate) use federated::{
     CellCauseView, FederatedJobView, FederatedPlanView, FederatedProgress, FederatedVersionView, Judged,
     TakenBack, causes_text,

@@ -6,7 +6,7 @@ use borough_client::{Client, JobRef};
 use borough_model::federation::FEDERATION_LABEL;
 use borough_proto::v1::Job;
 
-use crate::output::{Printer, line_shown};
+use crate::output::{Printer, federation_named, line_shown};
 
 /// How long the home of a federation may take to say whether it still has the job.
 const HOME_WAIT: Duration = Duration::from_secs(2);
@@ -56,7 +56,8 @@ fn owned_remark(job: &Job, change: PartChange) -> Option<String> {
             "borough federation job run FILE".to_owned(),
         ),
     };
-    Some(format!("{job} is a part of a federated job: the federation {home} {then} {way}"))
+    let federation = federation_named(&home);
+    Some(format!("{job} is a part of a federated job: {federation} {then} {way}"))
 }
 
 #[cfg(test)]

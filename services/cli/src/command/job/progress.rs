@@ -306,8 +306,11 @@ impl KnownJob {
         failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)))
     }
 
-    /// A task that runs and is not healthy: the one that has run for longest.
+    /// A task of a service that runs and is not healthy: the one that has run for longest.
     pub(super) fn unhealthy(&self) -> Option<&Task> {
+        if self.seen.job.kind() == JobKind::Batch {
+            return None;
+        }
         let runs = |task: &&Task| task.state() == TaskState::Running && !SeenJob::is_healthy(task);
         self.seen.wanted().filter(runs).min_by_key(|task| task.started_ms)
     }

@@ -25,6 +25,9 @@ const UNHEALTHY_AFTER_MS: u64 = 5_000;
 /// Tasks of a page. A hundred thousand tasks are a hundred pages.
 const PAGE_TASKS: u32 = 1_000;
 
+/// What is read once the time of a wait is over takes no longer.
+const LATE_DETAILS: Duration = Duration::from_secs(1);
+
 /// Items of a watch between two looks at the progress.
 const ITEMS_AT_ONCE: usize = 1_024;
 
@@ -64,6 +67,7 @@ pub(in crate::command) async fn wait(
         None => Ok(waited.await),
     };
     let absent = if outcome.is_err() { waiting.absent_now().await } else { None };
+    let late = if outcome.is_err() && absent.is_none() { waiting.late_details().await } else { Vec::new() };
     let on = if waiting.is_paused { "the rollout stays paused" } else { goal.goes_on() };
     if let Ok(Ok(waited)) = &outcome {
         progress.end(&waited.text);
@@ -84,7 +88,7 @@ pub(in crate::command) async fn wait(
                 Some(absent) => Failure::new(Code::Unreachable, format!("{message}; {absent}; {on}")),
                 None => {
                     let failure = Failure::new(Code::Failed, format!("{message}; {on}"));
-                    return Err(failure.with_hint(late_hint(job, goal)));
+                    return Err(failure.with_details(late).with_hint(late_hint(job, goal)));
                 }
             }
         }
@@ -126,6 +130,8 @@ pub(super) struct WaitingOutput<'w, 'p> {
     unhealthy_told: String,
     /// Why tasks had no node before the rollout failed; empty if all had one.
     unplaced: String,
+    /// A task that fails or is not healthy, if there is one.
+    culprit: Option<Task>,
     /// The last lines of an attempt of the version that has failed, read before a later attempt takes its place.
     failed_log: Option<Vec<String>>,
     /// Tasks that wait for nodes whose agents do not answer, as found after the last change.
@@ -168,6 +174,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             unhealthy: String::new(),
             unhealthy_told: String::new(),
             unplaced: String::new(),
+            culprit: None,
             failed_log: None,
             silent: Vec::new(),
             silent_told: Vec::new(),
@@ -238,6 +245,13 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     pub(super) async fn reach(&mut self, watched: &mut JobRows, goal: Goal) -> Result<(), Failure> {
         loop {
             watched.known.goal_set(goal);
+            let culprit = watched.known.failing().or_else(|| watched.known.unhealthy()).cloned();
+            let attempt = |task: &Option<Task>| task.as_ref().map(|task| (task.index, task.incarnation));
+            if attempt(&culprit) != attempt(&self.culprit) {
+                // It was said of an attempt that is over.
+                self.unhealthy.clear();
+            }
+            self.culprit = culprit;
             self.specs_read(&mut watched.known, goal).await;
             self.failed_log_read(&watched.known).await;
             if !watched.known.is_rollout_failed() && !watched.known.waits_for_node() {
@@ -330,11 +344,21 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         Failure::new(Code::Failed, text).with_details(details).with_hint(format!("borough why {}", self.job))
     }
 
+    /// Why a task is not healthy, and the last lines of one that fails or is not healthy.
+    async fn unhealthy_details(&self) -> Vec<String> {
+        let mut details: Vec<String> = self.unhealthy.lines().map(str::to_owned).collect();
+        details.extend(failing_log(self.client, self.job, self.culprit.as_ref()).await);
+        details
+    }
+
+    /// The same for a wait whose time is over. It ends soon all the same.
+    async fn late_details(&self) -> Vec<String> {
+        tokio::time::timeout(LATE_DETAILS, self.unhealthy_details()).await.unwrap_or_default()
+    }
+
     /// The progress deadline has passed. The job goes on, as after a time-out.
     async fn stuck(&self, known: &KnownJob, goal: Goal, deadline: Duration) -> Failure {
-        let mut details: Vec<String> = self.unhealthy.lines().map(str::to_owned).collect();
-        details
-            .extend(failing_log(self.client, self.job, known.failing().or_else(|| known.unhealthy())).await);
+        let mut details = self.unhealthy_details().await;
         if details.is_empty() && known.pending() > 0 {
             details = self.explained.lines().map(str::to_owned).collect();
         }

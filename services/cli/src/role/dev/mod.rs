@@ -205,6 +205,7 @@ impl DevCell<'_> {
             gateway: format!("http://{grpc}"),
             layout: layout.clone(),
             cards: arguments.cards.clone(),
+            disk_low: arguments.disk_low,
             open_files,
             arguments: arguments.agent_argument.clone(),
         };

@@ -69,6 +69,8 @@ pub(super) struct AgentStart {
     pub gateway: String,
     pub layout: Layout,
     pub cards: Vec<String>,
+    /// The percentage of the disk below which nodes take no tasks; `None`: that of agents.
+    pub disk_low: Option<u8>,
     /// The limit of open files that agents, and so tasks, get back.
     pub open_files: OpenFiles,
     /// Additional arguments, for every node or for one: `NODE:ARGUMENT`.
@@ -100,6 +102,7 @@ impl AgentStart {
             .arg(self.layout.secrets())
             .args(["--ports", &format!("{}-{}", node.port_first, node.port_last)])
             .args(["--host", "127.0.0.1"])
+            .args(self.disk_low.map(|percent| format!("--disk-low={percent}")))
             .args(["--attribute", &format!("rack={}", node.rack), "--attribute", "zone=local"])
             .args(self.cards.iter().flat_map(|card| ["--card", card]))
             .args(self.arguments.iter().filter_map(|argument| argument_of(argument, &node.name)))
