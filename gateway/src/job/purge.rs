@@ -1,12 +1,19 @@
 //! Purges: as many transactions as the jobs of a name need.
 
+use std::sync::Arc;
+
 use borough_kv::Idempotency;
+use borough_model::Name;
+use borough_model::job::{JobRow, JobState};
 use borough_model::journal::JobName;
 use borough_proto::v1;
 use borough_store::job::{JobPurged, job_purge};
 use borough_store::journal::{ChangeSet, Cursor};
+use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
 use tonic::Status;
+
+use crate::status::status_refused;
 
 use crate::cell::{Caller, CellContext, KeyedRequest, cursor_to_message, keyed_run};
 
@@ -21,6 +28,14 @@ pub(super) async fn jobs_purge(
     request: &v1::PurgeJobRequest,
     named: &JobName,
 ) -> Result<v1::PurgeJobResponse, Status> {
+    if let Some(waiting) = cell.state(|state| waiting_for(state, named))? {
+        let JobName { user, job } = named;
+        let text = format!(
+            "job {user}/{waiting} waits for job {job}, and would wait for ever without it: borough job purge {user}/{job} once \
+             {waiting} runs"
+        );
+        return Err(status_refused("JOB_AWAITED", text));
+    }
     let keyed = KeyedRequest::new(caller, ACTION, request);
     let first = keyed_run(cell, &keyed, |tx, mut changes| async move {
         let purged = job_purge(&tx, &mut changes, &named.user, &named.job, STEP_BYTES).await?;
@@ -32,6 +47,15 @@ pub(super) async fn jobs_purge(
     };
     let (jobs, cursor) = cell.settled(purged).await?;
     Ok(v1::PurgeJobResponse { jobs, cursor: Some(cursor_to_message(cursor)) })
+}
+
+/// A job that comes after a job of this name, and has not begun.
+fn waiting_for(state: &MirrorState, named: &JobName) -> Option<Name> {
+    let waits = |row: &&Arc<JobRow>| {
+        let spec = state.spec_of(row).filter(|_| row.state == JobState::Waiting);
+        spec.is_some_and(|spec| spec.after.iter().any(|after| after.job == named.job))
+    };
+    state.named_jobs_of(&named.user).find(waits).map(|row| row.name.clone())
 }
 
 /// Goes on until no job of the name is left. Returns how many were removed in all.

@@ -147,7 +147,7 @@ async fn a_job_is_divided_scaled_and_stopped_over_cells() {
 
     // Somebody stops or scales the part of a cell by hand: what was promised holds.
     let stopped = beta.borough(&["job", "stop", "web", "--yes"]).await.ended(0);
-    stopped.warns("the federation federation runs it again").warns("borough federation job stop tester/web");
+    stopped.warns("the federation runs it again").warns("borough federation job stop tester/web");
     part_until(beta, "runs again", |part| part.is_some()).await;
     beta.borough(&["job", "scale", "web", "1", "--yes", "--detach"]).await.ended(0);
     let wanted = federation.job().await.parts.iter().find(|part| part.cell == "beta").unwrap().count;

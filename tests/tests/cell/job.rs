@@ -393,6 +393,31 @@ async fn the_last_line_of_a_wait_is_its_end() {
     cell.finish().await;
 }
 
+/// A purge of what another job waits for would let it wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_that_another_one_waits_for_is_not_purged() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |name: &str, after: &str| {
+        let task = "{command: ['true'], resources: {cpu: 10m, memory: 4MiB}}";
+        format!("name: {name}\nkind: batch\nafter: [{after}]\ntask: {task}\n")
+    };
+    cell.run("first.yaml", &job("first", "")).await;
+    let last = cell.file("last.yaml", &job("last", "first, second"));
+    cell.borough(&["job", "run", "--detach", &last]).await.ended(0);
+    let kept = "job tester/last waits for job first, and would wait for ever without it";
+    cell.borough(&["job", "purge", "first", "--yes"]).await.ended(4).warns(kept);
+    cell.borough(&["job", "purge", "--all-ended", "--yes"]).await.ended(0).warns(kept);
+    cell.run("second.yaml", &job("second", "")).await;
+    cell.borough(&["job", "run", &last]).await.ended(0);
+    cell.borough(&["job", "purge", "first", "--yes"]).await.ended(0).prints("1 job forgotten");
+    // One that never starts says so at once.
+    let bad = cell.file("bad.yaml", "name: bad\nkind: batch\nrestart: never\ntask: {command: ['false']}\n");
+    cell.borough(&["job", "run", &bad]).await.ended(1);
+    let never = cell.file("never.yaml", &job("never", "bad"));
+    cell.borough(&["job", "run", "--detach", &never]).await.ended(0).warns("warning: it never starts");
+    cell.finish().await;
+}
+
 /// A batch job runs and ends. Its progress counts that, and no health.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_progress_of_a_batch_job_counts_what_runs_and_what_is_done() {

@@ -112,5 +112,5 @@ fn an_answer_that_is_lost_is_a_failure_and_a_reader_that_has_gone_is_none() {
         assert_eq!(verb(arguments, writer.into()), (Some(0), String::new()), "{arguments:?}");
     }
     let (_, printed) = verb(&["completion", "bash"], full());
-    assert!(printed.contains("cannot write the answer: No space left"), "{printed}");
+    assert!(printed.contains("cannot write the answer: no space left"), "{printed}");
 }

@@ -220,7 +220,7 @@ async fn a_node_that_is_gone_is_removed_and_comes_back_as_another() {
 
     // A drained node is empty, and its agent still works.
     cell.borough(&["node", "drain", "alpha-1"]).await.ended(0);
-    remove().await.ended(4).warns("the agent of node alpha-1 still reports");
+    remove().await.ended(4).warns("the agent of node alpha-1 was heard of");
     cell.borough(&["job", "stop", "moved"]).await.ended(0);
     cell.finish().await;
 }

@@ -1,9 +1,12 @@
 //! Single tasks: killed, restarted, signalled, inspected.
 
+use std::os::unix::process::ExitStatusExt as _;
+
 use borough_proto::v1::Health;
 use borough_shim::process::ProcessId;
 use borough_tests::{TestCell, Watcher, is_healthy, is_running, now, options, until};
 use rustix::process::Signal;
+use tokio::io::AsyncBufReadExt as _;
 
 use crate::SERVICE;
 
@@ -66,6 +69,15 @@ async fn people_look_into_tasks_signal_and_restart_them() {
         .ended(2)
         .warns("accepted: a program and its arguments");
     cell.borough(&["task", "exec", "spoken/1", "--", "true"]).await.ended(255);
+
+    // What follows a job ends with SIGTERM, also in the middle.
+    let mut all = cell.command(&["job", "logs", "-f", "spoken"]).spawn().unwrap();
+    let mut shown = tokio::io::BufReader::new(all.stdout.take().unwrap()).lines();
+    let first = tokio::time::timeout(borough_tests::DEADLINE, shown.next_line()).await.unwrap().unwrap();
+    assert!(first.is_some_and(|line| line.contains("attempt")));
+    ProcessId::find(all.id().unwrap()).unwrap().signal(Signal::TERM).unwrap();
+    let ended = tokio::time::timeout(borough_tests::DEADLINE, all.wait()).await.unwrap().unwrap();
+    assert!(ended.code() == Some(143) || ended.signal() == Some(15), "{ended}");
 
     // signal, and logs that are followed over it.
     let mut follow = cell.command(&["task", "logs", "-f", "spoken/0"]).spawn().unwrap();

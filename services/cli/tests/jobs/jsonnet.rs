@@ -152,7 +152,7 @@ fn an_import_of_what_is_no_file_is_refused() {
 fn a_file_that_is_none_is_named() {
     let output = borough(&["job", "validate", "/nonexistent/job.yaml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("/nonexistent/job.yaml: No such file"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("/nonexistent/job.yaml: no such file"), "{}", text(&output.stderr));
     let output = borough(&["job", "validate", "job.toml"]);
     assert!(text(&output.stderr).contains("accepted: .yaml"), "{}", text(&output.stderr));
 }
