@@ -163,9 +163,11 @@ pub fn node_actions(
             actions.push(ControllerAction::TasksReschedule(node, attempts));
         }
     }
-    if row.state == NodeState::Ready {
+    if matches!(row.state, NodeState::Ready | NodeState::Recovering) {
         let left = alloc_left(state, node);
         actions.extend((!left.is_empty()).then_some(ControllerAction::AllocsFollow(left)));
+    }
+    if row.state == NodeState::Ready {
         let overdue = promises_overdue(state, node, now_ms);
         if !overdue.is_empty() {
             actions.push(ControllerAction::PromisesExpire(node, overdue));
@@ -195,18 +197,21 @@ pub fn node_actions(
     actions
 }
 
-/// Attempts on a node in allocs that end, are gone, or have begun again. The node is ready, so none of its tasks is
-/// lost.
+/// Attempts on a node in allocs that end, are gone, or have begun again. While the node returns, an alloc that is still
+/// lost may return as well. One that ended meanwhile does not, and the node would return for ever with what is in it.
 fn alloc_left(state: &MirrorState, node: NodeId) -> Vec<(TaskId, Incarnation)> {
     let stays = |task: &TaskRow| match task.in_alloc() {
         Some(place) => state.tasks().get(&place.alloc).is_some_and(|alloc| {
-            let goes_on =
-                matches!(alloc.state, TaskState::Assigned | TaskState::Starting | TaskState::Running);
+            let goes_on = matches!(
+                alloc.state,
+                TaskState::Assigned | TaskState::Starting | TaskState::Running | TaskState::Lost
+            );
             goes_on && alloc.incarnation == place.attempt
         }),
         None => true,
     };
-    let left = state.node_tasks(node).filter(|task| unasked(task.state) && !stays(task));
+    let is_there = |task: &TaskRow| unasked(task.state) && task.state != TaskState::Lost;
+    let left = state.node_tasks(node).filter(|task| is_there(task) && !stays(task));
     left.map(|task| (task.id, task.incarnation)).collect()
 }
 

@@ -58,6 +58,8 @@ pub struct Auditor {
     queues: Vec<QueueSpec>,
     nodes: BTreeMap<NodeId, NodeRow>,
     allocs: BTreeMap<NodeId, NodeAlloc>,
+    /// Attempts of allocs that ended while their nodes were lost.
+    allocs_ended_away: BTreeMap<TaskId, Incarnation>,
     jobs: BTreeMap<JobId, JobRow>,
     min_members: BTreeMap<JobId, u32>,
     /// The newest spec of each job, by which its rollout goes.
@@ -133,6 +135,7 @@ impl Auditor {
         for delta in &entry.deltas {
             if let Delta::Task { row } = delta {
                 self.resize_check(row, &entry.action);
+                self.alloc_ended_away_note(row);
             }
             self.delta(entry.at_ms, delta, &mut touched);
         }

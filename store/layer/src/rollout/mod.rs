@@ -35,7 +35,7 @@ use crate::job::{
 use crate::journal::ChangeSet;
 use crate::keys::{self, NodeKey, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
-use crate::task::{AllocsLeaving, allocs_leaving};
+use crate::task::{AllocsLeave, AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
 pub use adopt::rollout_adopt;
@@ -84,7 +84,8 @@ pub async fn rollout_replace(
         attempts.into_iter().partition(|(task, _)| disrupted.contains(task));
     let attempts: Vec<_> = others.into_iter().chain(healthy.into_iter().take(most)).collect();
     let (attempts, inside) = if row.alloc_members().is_some() {
-        let AllocsLeaving { allocs, inside } = allocs_leaving(tx, changes, &row, &attempts).await?;
+        let AllocsLeaving { allocs, inside } =
+            allocs_leaving(tx, changes, &row, &attempts, AllocsLeave::Rollout).await?;
         (allocs, inside)
     } else {
         (attempts, Vec::new())

@@ -30,30 +30,40 @@ struct LeavingMember {
     leaving: Vec<(TaskId, Incarnation)>,
 }
 
+/// Why allocs leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AllocsLeave {
+    /// Their nodes let them go, and they take no tasks there.
+    Moves,
+    /// A rollout replaces them. Tasks come back to them until then.
+    Rollout,
+}
+
 /// An alloc that is to leave.
 #[derive(Clone, Copy, Debug)]
 struct LeavingAlloc {
     alloc: TaskId,
-    /// It is the only one of its set.
-    is_only: bool,
+    why: AllocsLeave,
 }
 
 impl LeavingAlloc {
-    /// Returns true if a task of a job in the set is in the alloc, or can go nowhere else.
-    fn has(self, row: &TaskRow) -> bool {
-        self.is_only || row.alloc.as_deref().is_some_and(|place| place.alloc == self.alloc)
+    /// Returns true if a task of a job in the set can go nowhere before the alloc leaves.
+    fn is_awaited(self, row: &TaskRow) -> bool {
+        let comes_back = row.alloc.as_deref().is_some_and(|place| place.alloc == self.alloc);
+        self.why == AllocsLeave::Moves && comes_back && row.state == TaskState::Pending
     }
 }
 
 /// Those of the attempts of an alloc set that may leave now. What is in an alloc leaves with it, so the disruption
 /// budget of each job in it must have room as well. If an alloc has more tasks of a job than its budget ever allows, it
-/// leaves while no other task of the job is away. One that comes back to the alloc is no other one: it waits for the
-/// alloc, so the alloc never waits for it.
+/// leaves while no other task of the job is away. Where its node lets it go, one that comes back to the alloc is no other
+/// one: the alloc takes no tasks there any more, so the task waits for the alloc, and the alloc does not wait for it.
 pub(crate) async fn allocs_leaving(
     tx: &Transaction,
     changes: &ChangeSet,
     set: &JobRow,
     attempts: &[(TaskId, Incarnation)],
+    why: AllocsLeave,
 ) -> StoreResult<AllocsLeaving> {
     let mut members = Vec::new();
     for row in members_alive(tx, changes.space(), set).await? {
@@ -67,7 +77,7 @@ pub(crate) async fn allocs_leaving(
         let inside: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> =
             members.iter().map(|member| (member.row.id, member.inside(attempt.0, attempt.1))).collect();
         let of = |member: &LeavingMember| inside.get(&member.row.id).cloned().unwrap_or_default();
-        let goes = LeavingAlloc { alloc: attempt.0, is_only: set.count == 1 };
+        let goes = LeavingAlloc { alloc: attempt.0, why };
         if !members.iter().all(|member| member.may_leave(goes, &of(member), changes.at_ms())) {
             continue;
         }
@@ -96,7 +106,7 @@ impl LeavingMember {
         let Some(budget) = self.budget.as_ref().filter(|_| !inside.is_empty()) else { return true };
         let all: Vec<_> = self.leaving.iter().chain(inside).copied().collect();
         let is_within = attempts_within(budget, &self.rows, &all, now_ms).len() == all.len();
-        let others = self.rows.iter().filter(|row| !goes.has(row));
+        let others = self.rows.iter().filter(|row| !goes.is_awaited(row));
         is_within || (self.leaving.is_empty() && BudgetUse::of_rows(budget, others, now_ms).away == 0)
     }
 }

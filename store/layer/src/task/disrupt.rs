@@ -8,7 +8,7 @@ use borough_model::job::{JobEvent, JobKind, JobMoves, JobRow, JobState};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
-use super::alloc::{AllocsLeaving, allocs_leaving};
+use super::alloc::{AllocsLeave, AllocsLeaving, allocs_leaving};
 use super::{attempts_read, job_tasks_read, task_stop_begin};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{job_event, job_get, job_spec_in_force, moves_set, surge_with_dead};
@@ -47,7 +47,8 @@ pub async fn tasks_move(
             leaving.extend(within);
             continue;
         }
-        let AllocsLeaving { allocs, inside: of_set } = allocs_leaving(tx, changes, &row, &within).await?;
+        let AllocsLeaving { allocs, inside: of_set } =
+            allocs_leaving(tx, changes, &row, &within, AllocsLeave::Moves).await?;
         leaving.extend(allocs);
         inside.extend(of_set);
     }

@@ -21,7 +21,7 @@ mod report;
 mod tests;
 mod write;
 
-pub(crate) use alloc::{AllocsLeaving, allocs_leaving};
+pub(crate) use alloc::{AllocsLeave, AllocsLeaving, allocs_leaving};
 pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
 pub use disrupt::{TaskMoves, moves_surge_begin, moves_surge_end, tasks_move};

@@ -35,6 +35,15 @@ impl Auditor {
         self.require(takes, "alloc_share", || format!("{task} takes {} of its alloc", place.resources));
     }
 
+    /// An alloc that ended while its node was lost is over when the node returns. What is still in it returns with the
+    /// node, and is ordered to stop after that.
+    pub(super) fn alloc_ended_away_note(&mut self, row: &TaskRow) {
+        let was_lost = self.tasks.get(&row.id).is_some_and(|before| before.state == TaskState::Lost);
+        if was_lost && !row.state.is_charged() {
+            self.allocs_ended_away.insert(row.id, row.incarnation);
+        }
+    }
+
     /// Checks the alloc that a task is in, or that it is.
     pub(super) fn alloc_check(&mut self, task: TaskId) {
         let place = self.tasks.get(&task).and_then(|row| row.in_alloc()).map(|place| place.alloc);
@@ -50,7 +59,9 @@ impl Auditor {
                 if row.node != holder.node {
                     elsewhere = Some(row.id);
                 }
-            } else if matches!(row.state, TaskState::Starting | TaskState::Running) {
+            } else if self.allocs_ended_away.get(&alloc) != Some(&place.attempt)
+                && matches!(row.state, TaskState::Starting | TaskState::Running)
+            {
                 left = left.or(Some(row.id));
             }
         }

@@ -70,7 +70,16 @@ impl Auditor {
             };
             let is_one = tasks.windows(2).all(|pair| place(&pair[0]) == place(&pair[1]));
             let fits = serving.saturating_sub(gone) + most >= u64::from(count);
-            let alone = is_one && serving >= u64::from(count);
+            // One that comes back to an alloc on a drained node waits for the alloc, and goes nowhere before.
+            let comes_back = |row: &&TaskRow| {
+                let alloc = row.alloc.as_ref().map(|place| place.alloc);
+                row.id.index < count
+                    && row.state == TaskState::Pending
+                    && alloc == tasks.first().and_then(place)
+            };
+            let of_job = self.tasks.values().filter(|row| row.id.job == job && entry.action == "task_move");
+            let awaited = u64::try_from(of_job.filter(comes_back).count()).unwrap_or(u64::MAX);
+            let alone = is_one && serving.saturating_add(awaited) >= u64::from(count);
             self.require(fits || alone, "alloc_budget", || {
                 format!(
                     "{tasks:?} leave with their allocs, {serving} of {count} served, and {most} may be away"
