@@ -145,3 +145,17 @@ async fn on_a_terminal(cell: &TestCell, drafts: &Path) {
     given_up.prints("tester/web was not changed").prints("your text is kept in");
     cell.on_terminal(&verb, &variables, &[(apply, "y\n")]).await.ended(0).prints("tester/web: 1/1 healthy");
 }
+
+/// A count below an override is no matter of labels, and the file of an edit leaves the override out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_that_was_scaled_below_an_override_is_labelled_and_edited() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &format!("{JOB}count: 2\noverrides: {{1: {{weight: 5}}}}\n")).await;
+    cell.borough(&["job", "scale", "--yes", "web", "1"]).await.ended(0);
+    cell.borough(&["job", "label", "web", "tier=front"]).await.ended(0);
+    let drafts = tempfile::tempdir().unwrap();
+    let editor = "grep 'overrides of 1, which the job does not have now'";
+    edit(&cell, editor, drafts.path()).await.ended(0).warns("tester/web: no change");
+    edit(&cell, "sed -i s/600/605/", drafts.path()).await.ended(0).prints("1/1 healthy");
+    cell.finish().await;
+}
