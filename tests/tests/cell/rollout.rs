@@ -458,7 +458,12 @@ async fn a_rollout_says_that_a_surging_task_has_no_node() {
     // While it waits, and when nothing takes it back.
     let large = cell.file("large.yaml", &file("900", ", on_failure: stop").replace("4s", "6s"));
     cell.borough(&["job", "run", "--detach", &large]).await.ended(0);
-    let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
+    // The scheduler looks at the new version in a moment.
+    let status = until("a reason of the surging task", || async {
+        let status = cell.borough(&["rollout", "status", "web"]).await;
+        status.stdout.contains("surging task 3: fits on none").then_some(status)
+    });
+    let status = status.await.ended(0);
     let waits = "; 1 surging task waits for a node (borough why tester/web)\n";
     status.prints(": rolling\n").prints(waits).prints("\nsurging task 3: fits on none of 1 node");
     let listed = cell.borough(&["job", "list"]).await.ended(0);
