@@ -13,9 +13,8 @@ use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
 use tonic::Status;
 
-use crate::status::status_refused;
-
 use crate::cell::{Caller, CellContext, KeyedRequest, cursor_to_message, keyed_run};
+use crate::status::status_refused;
 
 /// Bytes at which one transaction of a purge ends.
 const STEP_BYTES: usize = 1 << 20;
@@ -52,8 +51,9 @@ pub(super) async fn jobs_purge(
 /// A job that comes after a job of this name, and has not begun.
 fn waiting_for(state: &MirrorState, named: &JobName) -> Option<Name> {
     let waits = |row: &&Arc<JobRow>| {
-        let spec = state.spec_of(row).filter(|_| row.state == JobState::Waiting);
-        spec.is_some_and(|spec| spec.after.iter().any(|after| after.job == named.job))
+        let names =
+            || state.spec_of(row).is_some_and(|spec| spec.after.iter().any(|after| after.job == named.job));
+        row.state == JobState::Waiting && names()
     };
     state.named_jobs_of(&named.user).find(waits).map(|row| row.name.clone())
 }

@@ -185,7 +185,7 @@ impl Seats {
         }
         let most = self.most(class);
         let used = self.classes.get(&class).map_or(0, |state| state.used);
-        if class == CallClass::List && used > 0 && used.saturating_add(cost) > most {
+        if used > 0 && used.saturating_add(cost) > most {
             return false;
         }
         let own = self.classes.get(&class).and_then(|state| state.callers.get(caller));

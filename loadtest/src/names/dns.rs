@@ -88,7 +88,7 @@ pub(super) async fn run(
     percentiles(&mut stats, "answer", &latencies)?;
     let answers = u64::try_from(latencies.len())?;
     stats.set("answers_per_s", answers / arguments.dns_seconds.max(1));
-    // As many as one core answers, if it does nothing else. The questions take most of the two that are here.
+    // As many as one core would answer, by the processor time of each.
     stats
         .set("answers_per_core_s", answers.saturating_mul(1_000_000).checked_div(cpu_us).unwrap_or_default());
     stats.set("lost", lost);

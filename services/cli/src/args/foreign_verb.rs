@@ -138,8 +138,8 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     let OptionsApart { words, kept } = OptionsApart::of(rest);
     let command = verb_of(noun, word, words, &log_options(word, rest))?;
     // The command of `task exec` stands last.
-    let takes_options = kept.is_empty() || command.contains(" -- ");
-    Some(if takes_options { command } else { format!("{command} {}", kept.join(" ")) })
+    let is_whole = kept.is_empty() || command.contains(" -- ");
+    Some(if is_whole { command } else { format!("{command} {}", kept.join(" ")) })
 }
 
 /// The same, with the words behind it that are no options. `shown`: the options of logs among them.

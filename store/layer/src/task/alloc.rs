@@ -33,7 +33,7 @@ struct LeavingMember {
 /// Why allocs leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllocsLeave {
-    /// Their nodes let them go, and they take no tasks there.
+    /// They have to leave their nodes. A drained one lets no task into them any more.
     Moves,
     /// A rollout replaces them. Tasks come back to them until then.
     Rollout,
@@ -56,9 +56,8 @@ impl LeavingAlloc {
 
 /// Those of the attempts of an alloc set that may leave now. What is in an alloc leaves with it, so the disruption
 /// budget of each job in it must have room as well. If an alloc has more tasks of a job than its budget ever allows, it
-/// leaves while no other task of the job is away. Where its node lets it go, one that comes back to the alloc is no
-/// other one: the alloc takes no tasks there any more, so the task waits for the alloc, and the alloc does not wait for
-/// it.
+/// leaves while no other task of the job is away. On a node that is to be left, one that comes back to the alloc is no
+/// other one: it waits for the alloc, so the alloc does not wait for it.
 pub(crate) async fn allocs_leaving(
     tx: &Transaction,
     changes: &ChangeSet,

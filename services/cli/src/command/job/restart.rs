@@ -250,14 +250,10 @@ impl JobsInside {
         };
         let late = |_| {
             let jobs: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-            late_text(
-                &format!("the tasks of {} in the alloc are not all healthy again", jobs.join(", ")),
-                timeout,
-            )
+            let state = format!("the tasks of {} in the alloc are not all healthy again", jobs.join(", "));
+            Failure::new(Code::Failed, late_text(&state, timeout))
         };
-        tokio::time::timeout(timeout, waited)
-            .await
-            .map_err(|late_by| Failure::new(Code::Failed, late(late_by)))?
+        tokio::time::timeout(timeout, waited).await.map_err(late)?
     }
 }
 
