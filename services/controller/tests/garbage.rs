@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_kv::env::{Clock, SeededRng};
-use borough_model::job::JobKind;
+use borough_model::job::{After, AfterCondition, JobKind};
 use borough_model::{Delta, JobId, Name, RequestId};
 use borough_store::cell::CellMeta;
 use borough_store::check::{CheckMode, cell_check};
-use borough_store::job::{job_stop, job_submit, job_tasks_gone};
+use borough_store::job::{job_get, job_stop, job_submit, job_tasks_gone};
 use borough_store::mirror::MirrorFollower;
 use borough_store::request::{RequestBegun, request_begin, request_finish};
 use borough_testkit::{MemoryStore, OpenCell, Role, VirtualClock, cell_time, change, job_spec, metrics_text};
@@ -145,5 +145,35 @@ async fn a_cell_keeps_only_so_many_ended_jobs_however_young_they_are() {
     let kept = world.cell.read(async |tx, space| borough_store::check::cell_rows_read(tx, space).await).await;
     let oldest = kept.unwrap().jobs.keys().next().copied().unwrap();
     assert!(oldest > JobId(600), "the oldest go first, and {oldest} is left");
+    world.end().await;
+}
+
+/// A job that waits for two others starts when the second has ended, however long ago the first one did.
+#[tokio::test(start_paused = true)]
+async fn an_ended_job_stays_while_another_one_waits_for_it() {
+    let meta = CellMeta { job_retention_ms: 60_000, ..CellMeta::default() };
+    let world = GarbageWorld::new(&meta, 2).await;
+    let mut waiting = job_spec("ada", "then", JobKind::Batch);
+    waiting.after = ["done-1", "later"]
+        .map(|job| After { job: Name::new(job).unwrap(), condition: AfterCondition::Finished })
+        .into();
+    let at_ms = world.clock.wall_ms();
+    let submitted = world.cell.change(change(99, "job_submit", at_ms), async |tx, changes| {
+        job_submit(tx, changes, &waiting, JobId(99)).await
+    });
+    submitted.await.unwrap();
+    world.job_ended(1).await;
+    world.job_ended(2).await;
+    world.jobs_until(|jobs| jobs == 2).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let kept = world.cell.read(async |tx, space| job_get(tx, space, JobId(1)).await).await.unwrap();
+    assert_eq!(kept.name.as_str(), "done-1", "the one that is awaited stays");
+    let at_ms = world.clock.wall_ms();
+    let stopped = world.cell.change(change(100, "job_end", at_ms), async |tx, changes| {
+        job_stop(tx, changes, JobId(99)).await?;
+        job_tasks_gone(tx, changes, JobId(99)).await
+    });
+    stopped.await.unwrap();
+    world.jobs_until(|jobs| jobs == 0).await;
     world.end().await;
 }

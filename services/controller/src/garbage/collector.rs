@@ -16,6 +16,7 @@ use borough_store::request::{request_expire, request_id_random, request_oldest};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use futures::{StreamExt as _, stream};
 
+use super::awaited::AwaitedJobs;
 use super::decide::{jobs_due, jobs_lag_ms};
 use super::metrics::GarbageMetrics;
 
@@ -48,6 +49,14 @@ struct PartDone {
     shown: Option<Cursor>,
 }
 
+/// What one pass leaves for the next.
+#[derive(Default)]
+struct PassMemory {
+    /// Jobs whose tasks were not all dead, and until when they rest, in monotonic time.
+    left: BTreeMap<JobId, Duration>,
+    awaited: AwaitedJobs,
+}
+
 /// Collects garbage of one cell. Any number of processes may do so at the same time.
 pub(crate) struct GarbageCollector {
     pub space: CellSpace,
@@ -63,9 +72,9 @@ impl GarbageCollector {
     /// Collects until the future is dropped: without a pause while there is something to do.
     pub(crate) async fn collect(&self) -> Infallible {
         self.mirror.ready().await;
-        let mut left = BTreeMap::new();
+        let mut memory = PassMemory::default();
         loop {
-            let pause = match self.pass(&mut left).await {
+            let pause = match self.pass(&mut memory).await {
                 Ok(0) => IDLE,
                 Ok(_) => Duration::ZERO,
                 // It has moved, or its import is under way: nothing of it may change here.
@@ -80,34 +89,32 @@ impl GarbageCollector {
     }
 
     /// One pass over everything. Returns how much it has removed.
-    async fn pass(&self, left: &mut BTreeMap<JobId, Duration>) -> StoreResult<usize> {
+    async fn pass(&self, memory: &mut PassMemory) -> StoreResult<usize> {
         let space = &self.space;
         let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
             cell_meta_read(&tx, space).await
         });
         let meta = meta.await?;
         let now = self.clock.monotonic();
-        left.retain(|_, until| *until > now);
-        let (jobs, requests) = tokio::try_join!(self.jobs_pass(&meta, left), self.requests_pass())?;
+        memory.left.retain(|_, until| *until > now);
+        let (jobs, requests) = tokio::try_join!(self.jobs_pass(&meta, memory), self.requests_pass())?;
         Ok(jobs.saturating_add(requests))
     }
 
     /// Removes due jobs, several parts at once, from any part on, so that two processes are seldom at the same one.
-    async fn jobs_pass(&self, meta: &CellMeta, left: &mut BTreeMap<JobId, Duration>) -> StoreResult<usize> {
+    async fn jobs_pass(&self, meta: &CellMeta, memory: &mut PassMemory) -> StoreResult<usize> {
         let now_ms = self.clock.wall_ms();
         let oldest_ms = self.mirror.read(|state| state.ended_jobs().oldest_ms());
         self.metrics.lag(&self.space.to_string(), "jobs", jobs_lag_ms(oldest_ms, meta, now_ms));
         let first = usize::try_from(self.rng.next_u64() % EndedJobs::PARTS as u64).unwrap_or(0);
+        let PassMemory { left, awaited } = memory;
         let dues: Vec<Vec<JobId>> = self.mirror.read(|state| {
+            let awaited = awaited.of(state);
+            let kept = |job| left.contains_key(&job) || awaited.contains(&job);
             let parts = (first..EndedJobs::PARTS).chain(0..first);
-            parts.map(|part| jobs_due(state.ended_jobs(), part, meta, now_ms, JOBS_MAX)).collect()
+            parts.map(|part| jobs_due(state.ended_jobs(), part, meta, now_ms, JOBS_MAX, kept)).collect()
         });
-        let resting = &*left;
-        let dues = dues.into_iter().map(|mut jobs| {
-            jobs.retain(|job| !resting.contains_key(job));
-            jobs
-        });
-        let dues: Vec<Vec<JobId>> = dues.filter(|jobs| !jobs.is_empty()).collect();
+        let dues = dues.into_iter().filter(|jobs| !jobs.is_empty());
         let mut parts = stream::iter(dues).map(|jobs| self.part_pass(jobs)).buffer_unordered(PARTS_AT_ONCE);
         let (mut removed, mut shown) = (0_usize, None);
         let until = self.clock.monotonic().saturating_add(LEFT);

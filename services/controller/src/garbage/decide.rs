@@ -5,13 +5,14 @@ use borough_store::cell::CellMeta;
 use borough_store::mirror::EndedJobs;
 
 /// The ended jobs of a part that go at `now_ms`, the oldest first, at most `limit`. Those go that ended longer ago than
-/// their retention, and the oldest ones of a cell that has more than it keeps.
+/// their retention, and the oldest ones of a cell that has more than it keeps. Jobs that are `kept` stay in any case.
 pub(super) fn jobs_due(
     ended: &EndedJobs,
     part: usize,
     meta: &CellMeta,
     now_ms: i64,
     limit: usize,
+    kept: impl Fn(JobId) -> bool,
 ) -> Vec<JobId> {
     let kept_ms = i64::try_from(meta.job_retention_ms).unwrap_or(i64::MAX);
     let excess = excess_of_part(ended.len(), meta.ended_jobs_max());
@@ -19,7 +20,7 @@ pub(super) fn jobs_due(
         .part(part)
         .enumerate()
         .take_while(|(place, (ended_ms, _))| *place < excess || ended_ms.saturating_add(kept_ms) < now_ms);
-    due.map(|(_, (_, job))| job).take(limit).collect()
+    due.map(|(_, (_, job))| job).filter(|job| !kept(*job)).take(limit).collect()
 }
 
 /// How many jobs each part gives up, whatever their age. A cell that has more than `most` goes down to seven eighths of

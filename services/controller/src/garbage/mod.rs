@@ -4,6 +4,7 @@
 //! jobs and answers ([`GarbageCollector`]). Each removal checks in its own transaction that its subject may go, so it
 //! needs no lease.
 
+mod awaited;
 mod collector;
 mod decide;
 mod journal;

@@ -1,9 +1,13 @@
-//! Ended jobs by the time of their end, so that garbage collection finds the oldest without a look at every job.
+//! Ended jobs by the time of their end, and jobs that wait for others, so that garbage collection finds what may go
+//! without a look at every job.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use borough_model::job::JobState;
 use borough_model::{JobId, JobRow};
+
+use super::MirrorState;
 
 /// The ended jobs of a cell, in parts. Processes that collect different parts never meet at a job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,4 +57,26 @@ fn entry_of(row: &JobRow) -> Option<(usize, (i64, JobId))> {
     let ended = matches!(row.state, JobState::Ended { .. });
     let part = usize::try_from(row.id.0 % EndedJobs::PARTS as u64).unwrap_or(0);
     ended.then_some((part, (row.changed_ms, row.id)))
+}
+
+/// The jobs that wait for other jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct WaitingJobs(BTreeSet<JobId>);
+
+impl WaitingJobs {
+    /// Follows the change of a job's row; `None` is no row.
+    pub(super) fn follow(&mut self, job: JobId, after: Option<&JobRow>) {
+        if after.is_some_and(|row| row.state == JobState::Waiting) {
+            self.0.insert(job);
+        } else {
+            self.0.remove(&job);
+        }
+    }
+}
+
+impl MirrorState {
+    /// The jobs that wait for other jobs.
+    pub fn waiting_jobs(&self) -> impl Iterator<Item = &Arc<JobRow>> {
+        self.waiting_jobs.0.iter().filter_map(|job| self.jobs().get(job))
+    }
 }

@@ -11,7 +11,7 @@ use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
-use super::EndedJobs;
+use super::ended::{EndedJobs, WaitingJobs};
 use super::away::AwayTasks;
 use super::facts::FactChanges;
 use super::silent::SilentNodes;
@@ -70,6 +70,7 @@ pub struct MirrorState {
     loads: BTreeMap<NodeId, Arc<NodeLoad>>,
     jobs: BTreeMap<JobId, Arc<JobRow>>,
     ended_jobs: EndedJobs,
+    pub(super) waiting_jobs: WaitingJobs,
     specs: MirrorSpecs,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
     pub(super) away: AwayTasks,
@@ -407,6 +408,7 @@ impl MirrorState {
         }
         let before = self.jobs.insert(row.id, Arc::clone(row));
         self.ended_jobs.follow(before.as_deref(), Some(row));
+        self.waiting_jobs.follow(row.id, Some(row));
     }
 
     /// Removes a job and all of its rows: its id never comes back.
@@ -423,6 +425,7 @@ impl MirrorState {
         }
         let Some(row) = self.jobs.remove(&job) else { return };
         self.ended_jobs.follow(Some(&row), None);
+        self.waiting_jobs.follow(job, None);
         let name = (row.user.clone(), row.name.clone());
         if self.job_names.get(&name) == Some(&job) {
             self.job_names.remove(&name);
