@@ -2,5 +2,6 @@
 //! the caller keeps the change from its commit.
 
 mod service;
+mod words;
 
 pub(crate) use service::DryRunServer;

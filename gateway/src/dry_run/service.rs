@@ -12,6 +12,7 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tower::ServiceExt as _;
 
+use super::words::asked_text;
 use crate::cell::{Cells, DryRunMark, DryRunOutcome, METHODS, MethodRule, no_change};
 use crate::watch::sentences;
 
@@ -32,7 +33,8 @@ impl DryRunServer {
         Self { cells, routes }
     }
 
-    fn answer(&self, outcome: &DryRunOutcome) -> Result<v1::DryRunResponse, Status> {
+    /// `asked`: what the request asks for, in words.
+    fn answer(&self, outcome: &DryRunOutcome, asked: impl FnOnce() -> String) -> Result<v1::DryRunResponse, Status> {
         let cell = self.cells.get(outcome.cell.as_str())?;
         let effects = cell.state(|state| sentences(state, outcome, EFFECTS_MAX))?;
         let left_out = effects.all.saturating_sub(effects.shown.len());
@@ -42,7 +44,7 @@ impl DryRunServer {
             let of_cell = format!("cell/{}", outcome.cell);
             let object = if outcome.object.is_empty() { &of_cell } else { &outcome.object };
             let (kind, name) = object.split_once('/').unwrap_or(("", object));
-            shown.push((format!("{kind} {name}").trim().to_owned(), "as the request says".to_owned()));
+            shown.push((format!("{kind} {name}").trim().to_owned(), asked()));
         }
         let shown = shown.into_iter();
         Ok(v1::DryRunResponse {
@@ -75,7 +77,8 @@ impl DryRunService for DryRunServer {
         call.extensions_mut().insert(mark.clone());
         let Ok(answer) = self.routes.clone().oneshot(call).await;
         if let Some(outcome) = mark.take() {
-            return self.answer(&outcome).map(Response::new);
+            let asked = || asked_text(method.method, &asked.request);
+            return self.answer(&outcome, asked).map(Response::new);
         }
         // A refusal, or a change that was done before or is none.
         status_of(answer).await.map(|()| Response::new(v1::DryRunResponse::default()))

@@ -44,15 +44,15 @@ fn changes(changed: &str, new: &str) -> Vec<(Vec<String>, &'static str)> {
         (words("node taint alpha-2 disk=slow:no_schedule"), "node alpha-2: ready, tainted disk=slow"),
         (words("node drain alpha-1 alpha-2 --detach"), "node alpha-2: ready, draining"),
         (words("node label alpha-1 tier=web"), "node alpha-1: labels: "),
-        (words("task signal web/0 HUP"), "task tester/web/0: as the request says"),
-        (words("auth keys rotate"), "cell alpha: as the request says"),
-        (words("quota set tester --band production --cpu 4"), "quota tester/production: as the request says"),
-        (words("auth grant user/ann --role runner"), "grant user/ann: as the request says"),
+        (words("task signal web/0 HUP"), "task tester/web/0: its process gets SIGHUP"),
+        (words("auth keys rotate"), "cell alpha: a new key "),
+        (words("quota set tester --band production --cpu 4"), "quota tester/production: limited to cpu 4"),
+        (words("auth grant user/ann --role runner"), "grant user/ann: roles: runner"),
         (words("name set shop -l app=shop"), "service tester/shop: "),
         (words("cell set --profile best-fit"), "profile: borg-hybrid -> best-fit"),
     ];
     let token = words(&format!("node join-token issue alpha-9 --to {changed}.token"));
-    all.push((token, "as the request says"));
+    all.push((token, "a join token for node alpha-9, for "));
     all.push((vec!["job".to_owned(), "run".to_owned(), changed.to_owned()], "job tester/web: "));
     all.push((vec!["job".to_owned(), "run".to_owned(), new.to_owned()], "job tester/other: "));
     all
