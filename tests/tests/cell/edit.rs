@@ -46,6 +46,16 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
     let same = cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
     assert_eq!(same.revision, before.revision);
 
+    // A dry run says what the change would do, asks nothing, and keeps the text.
+    let variables = [("VISUAL", ""), ("EDITOR", "sed -i s/team:.*/team:\\ front/"), ("TMPDIR", drafts.to_str().unwrap())];
+    let dry = cell.borough_with(&["job", "edit", "web", "--dry-run"], &variables).await.ended(1);
+    let dry = dry.prints("~ labels.team: shop -> front").prints("dry run: the cell takes the change");
+    dry.warns("your text is kept in ").warns("to apply it: borough job run ");
+    let kept_text = kept(drafts);
+    assert!(kept_text.len() == 1 && kept_text[0].contains("team: front"), "{kept_text:?}");
+    let same = cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
+    assert_eq!(same.revision, before.revision);
+
     let ran =
         edit(&cell, "sed -i -e s/team:.*/team:\\ front/ -e 's/count: 1/count: 2/'", drafts).await.ended(0);
     ran.clone().prints("~ count: 1 -> 2").prints("~ labels.team: shop -> front").prints("place task 1");

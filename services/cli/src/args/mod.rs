@@ -403,6 +403,7 @@ impl Verb {
             Self::Job(verb) => matches!(
                 verb,
                 JobVerb::Run(_)
+                    | JobVerb::Edit(_)
                     | JobVerb::Scale(_)
                     | JobVerb::Stop(_)
                     | JobVerb::Restart(_)

@@ -37,7 +37,9 @@ pub(super) async fn edit(
     let stored = client.job_get(&job).await?;
     let row = stored.job.unwrap_or_default();
     running(&job, &row)?;
-    intent.possible(global)?;
+    if !global.dry_run {
+        intent.possible(global)?;
+    }
     let editor = editor_chosen(editor_named(), &job)?;
     let draft = Draft::new(&client, &job, &row, &stored.spec.unwrap_or_default(), editor)?;
     loop {
@@ -58,7 +60,14 @@ pub(super) async fn edit(
                 let expected = ExpectedJob { id: row.id.clone(), revision: row.revision };
                 let submitted = submit(&client, *spec, expected, printer).await;
                 let path = draft.path.display().to_string();
-                let submitted = submitted.map_err(|refused| draft.kept(refused.failure(&path)))?;
+                let submitted = submitted.map_err(|refused| {
+                    let failure = refused.failure(&path);
+                    if failure.dry_run().is_some() {
+                        printer.remark(&format!("your text is kept in {path}; to apply it: borough job run {path}"));
+                        return failure;
+                    }
+                    draft.kept(failure)
+                })?;
                 draft.remove();
                 return submitted.wait(&client, arguments.wait.into(), printer).await;
             }
