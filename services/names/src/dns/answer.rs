@@ -29,6 +29,8 @@ pub struct DnsAnswer {
     pub answers: Vec<Record>,
     pub authorities: Vec<Record>,
     pub additionals: Vec<Record>,
+    /// The service that the records are of. Absent: no records, or not of one service.
+    pub about: Option<ServiceKey>,
 }
 
 impl DnsAnswer {
@@ -75,6 +77,7 @@ pub fn answer(table: &NamesTable, zone: &DnsZone, question: &Query, rotation: u6
     // For the SOA record of an answer without records, and the name servers of the zone.
     let reserve = record_bytes(&soa);
     let lookup = Lookup { table, zone, times, question, rotation };
+    let service = owner.service().cloned();
     match lookup.records(owner, &mut AnswerRoom(room.saturating_sub(reserve))) {
         OwnerRecords::Missing => DnsAnswer {
             code: ResponseCode::NXDomain,
@@ -85,7 +88,8 @@ pub fn answer(table: &NamesTable, zone: &DnsZone, question: &Query, rotation: u6
         OwnerRecords::Found(FoundRecords { answers, additionals, is_cut }) => {
             let authorities = if answers.is_empty() { vec![soa] } else { Vec::new() };
             let code = ResponseCode::NoError;
-            DnsAnswer { code, is_authoritative: true, is_cut, answers, authorities, additionals }
+            let about = service.filter(|_| !answers.is_empty());
+            DnsAnswer { code, is_authoritative: true, is_cut, answers, authorities, additionals, about }
         }
     }
 }

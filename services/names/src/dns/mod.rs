@@ -5,6 +5,7 @@
 
 mod answer;
 mod encode;
+mod kept;
 mod limit;
 mod name;
 mod records;

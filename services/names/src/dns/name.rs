@@ -61,6 +61,22 @@ impl ZoneOwner {
         }
     }
 
+    /// The service whose name it is, or is below.
+    pub(super) fn service(&self) -> Option<&ServiceKey> {
+        match self {
+            Self::Service(key) | Self::Task(key, _) | Self::Ports(key) | Self::Port(key, _) => Some(key),
+            Self::Apex
+            | Self::Addresses
+            | Self::Address(_)
+            | Self::Cell(_)
+            | Self::User { .. }
+            | Self::Merged(_)
+            | Self::MergedPorts(_)
+            | Self::MergedPort(..)
+            | Self::Nobody => None,
+        }
+    }
+
     /// The owner of `name`; `None` outside of the zone.
     pub(super) fn of(name: &DnsName, origin: &DnsName) -> Option<Self> {
         if !origin.zone_of(name) {

@@ -10,12 +10,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio_util::sync::CancellationToken;
 
+use super::kept::KeptAnswers;
 use super::limit::{PrefixLimit, RateVerdict};
 use super::wire::{DnsTransport, packet_answer, packet_answer_cut};
 use super::zone::DnsZone;
 use crate::listen::{BindError, ConnectionPlaces, connections_max, tcp_bind};
 use crate::metrics::DnsResult;
 use crate::service::NamesShared;
+use crate::table::NamesTable;
 
 /// The most bytes of a question. A name has 255, and options are short.
 const QUESTION_BYTES_MAX: usize = 4_096;
@@ -75,6 +77,7 @@ struct DnsServer {
     zone: DnsZone,
     limit: PrefixLimit,
     rotation: AtomicU64,
+    kept: KeptAnswers,
 }
 
 /// Answers until `cancelled`.
@@ -88,7 +91,7 @@ pub async fn dns_serve(
     // Processes begin at different endpoints, so that they do not all send traffic to the first one.
     let rotation = AtomicU64::new(shared.random() >> 1);
     let limit = PrefixLimit::new(settings.rate);
-    let server = Arc::new(DnsServer { shared, zone: settings.zone, limit, rotation });
+    let server = Arc::new(DnsServer { shared, zone: settings.zone, limit, rotation, kept: KeptAnswers::default() });
     tokio::select! {
         () = udp_serve(&server, &udp) => {}
         () = tcp_serve(&server, &tcp, &cancelled) => {}
@@ -99,10 +102,13 @@ pub async fn dns_serve(
 impl DnsServer {
     fn answer(&self, packet: &[u8], transport: DnsTransport) -> Option<Vec<u8>> {
         let rotation = self.rotation.fetch_add(1, Ordering::Relaxed);
-        let answered =
-            self.shared.read(|table| packet_answer(Some(table), &self.zone, packet, transport, rotation));
+        let answer_of = |table: Option<&NamesTable>| match transport {
+            DnsTransport::Udp => self.kept.answer(table, &self.zone, packet, rotation),
+            DnsTransport::Tcp => packet_answer(table, &self.zone, packet, transport, rotation),
+        };
+        let answered = self.shared.read(|table| answer_of(Some(table)));
         // Without a table the server says that it cannot answer now, and never that nothing is there.
-        let answer = answered.unwrap_or_else(|| packet_answer(None, &self.zone, packet, transport, rotation));
+        let answer = answered.unwrap_or_else(|| answer_of(None));
         self.shared.metrics.dns_count(transport.label(), DnsResult::of(answer.as_deref()));
         answer
     }

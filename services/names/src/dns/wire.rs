@@ -5,7 +5,7 @@ use hickory_proto::op::{Message, MessageType, Metadata, OpCode, Query, ResponseC
 use super::answer::{DnsAnswer, answer};
 use super::encode::{DnsResponse, HEADER_BYTES, OPT_BYTES, UDP_BYTES_MAX};
 use super::zone::{DnsZone, wire_len};
-use crate::table::NamesTable;
+use crate::table::{NamesTable, ServiceKey};
 
 /// The bytes of an answer over UDP that every client takes.
 const UDP_BYTES_MIN: u16 = 512;
@@ -36,11 +36,29 @@ pub fn packet_answer(
     transport: DnsTransport,
     rotation: u64,
 ) -> Option<Vec<u8>> {
+    packet_answered(table, zone, packet, transport, rotation).map(|answered| answered.bytes)
+}
+
+/// An answer, and what it depends on.
+pub(super) struct PacketAnswer {
+    pub(super) bytes: Vec<u8>,
+    /// The service whose records the answer has. Absent: none, or the question has more in it than others will.
+    pub(super) about: Option<ServiceKey>,
+}
+
+/// As [`packet_answer`].
+pub(super) fn packet_answered(
+    table: Option<&NamesTable>,
+    zone: &DnsZone,
+    packet: &[u8],
+    transport: DnsTransport,
+    rotation: u64,
+) -> Option<PacketAnswer> {
     let query = match query_read(packet)? {
         Ok(query) => query,
-        Err(metadata) => return refusal_encode(metadata, zone),
+        Err(metadata) => return Some(PacketAnswer { bytes: refusal_encode(metadata, zone)?, about: None }),
     };
-    let answer = match query_check(&query) {
+    let mut answer = match query_check(&query) {
         Err(code) => DnsAnswer::refusal(code),
         Ok(question) => match table {
             None => DnsAnswer::refusal(ResponseCode::ServFail),
@@ -52,7 +70,16 @@ pub fn packet_answer(
     };
     // There is no larger transport than TCP, and a client that heard "cut" there would throw away a good answer.
     let is_cut = answer.is_cut && transport == DnsTransport::Udp;
-    response_encode(&query, DnsAnswer { is_cut, ..answer }, zone)
+    let about = answer.about.take().filter(|_| is_plain(&query, packet));
+    let bytes = response_encode(&query, DnsAnswer { is_cut, ..answer }, zone)?;
+    Some(PacketAnswer { bytes, about })
+}
+
+/// Returns true for a packet of a question, with or without an OPT record, and of nothing else.
+fn is_plain(query: &Message, packet: &[u8]) -> bool {
+    let questions = query.queries.iter().map(|question| wire_len(&question.name) + 4);
+    let opt = if query.edns.is_some() { OPT_BYTES } else { 0 };
+    packet.len() == HEADER_BYTES + questions.sum::<usize>() + opt
 }
 
 /// Answers a packet with nothing but "ask again over TCP", for a client that has asked too often. So nobody can make
