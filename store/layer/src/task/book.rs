@@ -256,8 +256,9 @@ impl TaskBook {
         if !transition.changed {
             return Ok(Ok(false));
         }
-        let returned = matches!(event, TaskEvent::NodeReturned { .. });
-        let fit = if returned { ShareFit::Returned } else { ShareFit::Required };
+        // What a lost attempt takes is in use on its node, whether it runs or is left of it.
+        let is_back = entry.row.state == TaskState::Lost;
+        let fit = if is_back { ShareFit::Returned } else { ShareFit::Required };
         let Transition { row, effects, .. } = transition;
         match capacity_apply(&mut self.nodes, &effects.capacity, fit, now_ms) {
             // Its victims still use the capacity: it stays held.

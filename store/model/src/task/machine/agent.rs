@@ -109,9 +109,13 @@ pub(super) fn process_exited(
             exited(step, release).done()
         }
         TaskState::Releasing if release == Release::Confirmed => step.attempt_end().done(),
-        // It ended while its node was away: its result counts, and it has no share of the node any more.
+        // It ended while its node was away: its result counts. What is left of it has its share of the node again.
         TaskState::Lost => {
-            step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw).attempt_end().done()
+            let step = step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw);
+            match release {
+                Release::Confirmed => step.attempt_end().done(),
+                Release::Awaited => step.take().state(TaskState::Releasing).done(),
+            }
         }
         TaskState::Pending | TaskState::Releasing | TaskState::Dead => unchanged(row),
         TaskState::Held => illegal(row, "process_exited", HELD),
