@@ -289,8 +289,13 @@ impl RolloutView {
         let is_refused = task.resize.as_ref().is_some_and(|resize| resize.refused.is_some());
         self.memory_in_use = self.memory_in_use.saturating_add(u32::from(is_refused));
         self.resizing = self.resizing.saturating_add(u32::from(task.resize_ordered().is_some()));
-        if let Some(ordered) = task.resize_ordered() {
-            self.progress_add(ordered.at_ms);
+        match task.resize_ordered() {
+            // It gets its time to be carried out. While memory is in use it is refused again and again.
+            Some(ordered) if ordered.again => {
+                self.progress_ms = self.progress_ms.max(Some(ordered.at_ms));
+            }
+            Some(ordered) => self.progress_add(ordered.at_ms),
+            None => {}
         }
     }
 

@@ -39,6 +39,11 @@ pub struct Resize {
     /// Why nothing was resized. Absent while the order is on its way.
     #[n(5)]
     pub refused: Option<ResizeRefused>,
+    /// Whether an order for the same version was refused before: this one is no progress of a rollout.
+    #[n(6)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub again: bool,
 }
 
 /// Why an attempt was not resized. It runs as before.

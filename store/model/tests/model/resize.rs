@@ -259,6 +259,7 @@ pub(crate) fn resize_full(resources: Resources) -> Resize {
         in_force: resources,
         at_ms: 1_700_000_000_004,
         refused: Some(ResizeRefused::MemoryInUse { used_bytes: 65 << 20, asked_bytes: 60 << 20 }),
+        again: true,
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) fn resize_ordered(row: &TaskRow, order: &ResizeOrder, now_ms: i64) ->
             if order.refused.is_some() && row.resize.as_deref().is_some_and(is_known) {
                 return unchanged(row);
             }
+            let was_refused = |known: &Resize| known.refused.is_some() && known.version == order.version;
             let resize = Resize {
                 order: row.revision.saturating_add(1),
                 version: order.version,
@@ -27,6 +28,7 @@ pub(super) fn resize_ordered(row: &TaskRow, order: &ResizeOrder, now_ms: i64) ->
                 in_force: order.in_force.clone(),
                 at_ms: now_ms,
                 refused: order.refused.clone(),
+                again: row.resize.as_deref().is_some_and(was_refused),
             };
             let charge = resize.charge();
             TransitionDraft::new(row, now_ms)
