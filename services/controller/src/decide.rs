@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::daemon::NodeServed;
-use borough_model::disruption::{DisruptionBudget, DisruptionCause};
+use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX};
 use borough_model::job::{AfterDecision, CanaryHealth, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
@@ -79,7 +79,8 @@ pub struct Departures {
     /// Attempts that are not healthy: they serve nobody, and may all leave.
     pub idle: Vec<(TaskId, Incarnation)>,
     pub healthy: Vec<(TaskId, Incarnation)>,
-    /// How many of the healthy ones may leave now.
+    /// How many of the healthy ones may leave now. Of an alloc set it is all, if any: its allocs leave when the jobs in
+    /// them let them, and the transaction counts those.
     pub at_once: usize,
     /// How many further tasks must surge before any healthy one leaves; 0: none.
     pub surge: u32,
@@ -252,7 +253,8 @@ pub(crate) fn must_leave(state: &MirrorState, task: &TaskRow, now_ms: i64) -> bo
 /// Returns true if an attempt is on a node for longer than it tolerates the node's taints.
 fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) -> bool {
     let spec = state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
-    let begun_ms = task.started_ms.unwrap_or(task.changed_ms);
+    // The node's clock may be ahead. A row changes after its task began.
+    let begun_ms = task.started_ms.unwrap_or(task.changed_ms).min(task.changed_ms);
     spec.and_then(|spec| eviction_due_ms(&node.taints, &spec.tolerations, begun_ms))
         .is_some_and(|due_ms| due_ms <= now_ms)
 }
@@ -312,12 +314,15 @@ fn departures(
         let attempts = |tasks: Vec<&Arc<TaskRow>>| {
             tasks.into_iter().map(|task| (task.id, task.incarnation)).collect::<Vec<_>>()
         };
+        let at_once = used.map_or(0, |used| used.left(&budget, now_ms));
+        let is_counted_again = row.alloc_members().is_some() && row.count <= RECHECKED_MAX;
+        let at_once = if at_once > 0 && is_counted_again { u32::MAX } else { at_once };
         Some(Departures {
             job,
             revision: row.revision,
             idle: attempts(idle),
             healthy: attempts(healthy),
-            at_once: usize::try_from(used.map_or(0, |used| used.left(&budget, now_ms))).unwrap_or(usize::MAX),
+            at_once: usize::try_from(at_once).unwrap_or(usize::MAX),
             surge: budget.surge_wanted,
             stand_ins: used.map_or(0, |used| used.surging).min(row.moves_surge()),
         })

@@ -333,17 +333,37 @@ pub fn attempts_within(
     attempts: &[(TaskId, Incarnation)],
     now_ms: i64,
 ) -> Vec<(TaskId, Incarnation)> {
-    let mut left = BudgetUse::of_rows(budget, rows, now_ms).left(budget, now_ms);
-    let wanted = budget.count.saturating_add(budget.surge);
-    let healthy = rows.iter().filter(|row| row.is_healthy() && row.id.index < wanted);
-    let healthy: BTreeSet<TaskId> = healthy.map(|row| row.id).collect();
-    let mut may_end = |task: &TaskId| {
-        if !healthy.contains(task) {
-            return true;
+    let mut left = EndsLeft::of(budget, rows, now_ms);
+    attempts.iter().filter(|(task, _)| left.take(*task)).copied().collect()
+}
+
+/// Which attempts of a job may still be ended. One that is not healthy may always be.
+#[derive(Clone, Debug)]
+pub struct EndsLeft {
+    left: u32,
+    healthy: BTreeSet<TaskId>,
+}
+
+impl EndsLeft {
+    /// By `rows`, which are all rows of the job.
+    pub fn of(budget: &DisruptionBudget, rows: &[TaskRow], now_ms: i64) -> Self {
+        let left = BudgetUse::of_rows(budget, rows, now_ms).left(budget, now_ms);
+        let wanted = budget.count.saturating_add(budget.surge);
+        let healthy = rows.iter().filter(|row| row.is_healthy() && row.id.index < wanted);
+        Self { left, healthy: healthy.map(|row| row.id).collect() }
+    }
+
+    /// Returns true if the task's attempt may be ended now.
+    pub fn allows(&self, task: TaskId) -> bool {
+        self.left > 0 || !self.healthy.contains(&task)
+    }
+
+    /// The same, and counts it.
+    pub fn take(&mut self, task: TaskId) -> bool {
+        let may_end = self.allows(task);
+        if may_end && self.healthy.contains(&task) {
+            self.left = self.left.saturating_sub(1);
         }
-        let is_left = left > 0;
-        left = left.saturating_sub(1);
-        is_left
-    };
-    attempts.iter().filter(|(task, _)| may_end(task)).copied().collect()
+        may_end
+    }
 }

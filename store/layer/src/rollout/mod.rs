@@ -9,6 +9,7 @@
 
 mod adopt;
 mod again;
+mod promote;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -16,13 +17,12 @@ mod tests;
 use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
-use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
+use borough_model::disruption::{DisruptionBudget, DisruptionCause, EndsLeft, RECHECKED_MAX};
 use borough_model::job::{
     CanaryHealth, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
     RolloutState, runs_alike, stable_versions,
 };
-use borough_model::node::silent_since_ms;
-use borough_model::rollout::{RolloutBegin, RolloutRules, canaries_healthy};
+use borough_model::rollout::{RolloutBegin, RolloutRules};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId, TaskRow};
 
@@ -33,14 +33,16 @@ use crate::job::{
     spec_update, surge_begin_if_room, surge_set,
 };
 use crate::journal::ChangeSet;
-use crate::keys::{self, NodeKey, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
 use crate::task::{AllocsLeave, AllocsLeaving, allocs_leaving};
 use crate::task::{attempts_read, job_tasks_read, task_stop_begin};
 
 pub use adopt::rollout_adopt;
 pub use again::{rollout_progress, rollout_retry};
+pub use promote::rollout_promote;
 pub use resize::rollout_resize;
+
+use promote::promote_ordered;
 
 /// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.
 fn rollout_at(row: &JobRow, revision: u64) -> Option<&Rollout> {
@@ -70,25 +72,28 @@ pub async fn rollout_replace(
     // The tasks of the owner keep their version while there are canaries.
     let is_bound = |(task, _): &&(TaskId, Incarnation)| rules.canaries == 0 || task.index >= rules.count;
     let attempts: Vec<(TaskId, Incarnation)> = attempts.iter().filter(is_bound).copied().collect();
-    let attempts = if rules.together || row.count > RECHECKED_MAX {
-        attempts
+    let mut within = if rules.together || row.count > RECHECKED_MAX {
+        None
     } else {
         let budget = DisruptionBudget::of(&in_force, &row, DisruptionCause::Rollout);
         // The decision has seen that new attempts are healthy for long enough.
-        attempts_within(&budget, &rows, &attempts, i64::MAX)
+        Some(EndsLeft::of(&budget, &rows, i64::MAX))
     };
     let disrupted = disrupted(&rules, &rows);
     // One that was not healthy may be by now.
-    let most = rules.disruptions_left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
-    let (healthy, others): (Vec<_>, Vec<_>) =
-        attempts.into_iter().partition(|(task, _)| disrupted.contains(task));
-    let attempts: Vec<_> = others.into_iter().chain(healthy.into_iter().take(most)).collect();
+    let mut most = rules.disruptions_left.unwrap_or(u32::MAX);
+    let mut may_end = |task: TaskId| {
+        let disrupts = disrupted.contains(&task);
+        let may_end = (!disrupts || most > 0) && within.as_mut().is_none_or(|within| within.take(task));
+        most = most.saturating_sub(u32::from(may_end && disrupts));
+        may_end
+    };
     let (attempts, inside) = if row.alloc_members().is_some() {
         let AllocsLeaving { allocs, inside } =
-            allocs_leaving(tx, changes, &row, &attempts, AllocsLeave::Rollout).await?;
+            allocs_leaving(tx, changes, &row, &attempts, AllocsLeave::Rollout, may_end).await?;
         (allocs, inside)
     } else {
-        (attempts, Vec::new())
+        (attempts.into_iter().filter(|(task, _)| may_end(*task)).collect(), Vec::new())
     };
     if attempts.is_empty() {
         return Ok(0);
@@ -168,7 +173,9 @@ pub async fn rollout_fail(
             let held = job_specs_held(tx, changes.space(), &before).await?;
             // The way back must not need room that nobody has admitted: its refusal would come again and again.
             let charged = ChargeBasis::with(&before, &in_force, &held);
-            earlier.filter(|spec| charged.covers(spec, before.count) && spec.validate().is_ok())
+            let earlier =
+                earlier.filter(|spec| charged.covers(spec, before.count) && spec.validate().is_ok());
+            still_fits(tx, changes, &before, earlier).await?
         }
         OnFailure::Revert | OnFailure::Stop => None,
     };
@@ -178,6 +185,21 @@ pub async fn rollout_fail(
     };
     let back = Rollout::revert(&before, Some(failure), changes.actor(), changes.at_ms());
     spec_update(tx, changes, &before, &in_force, &spec, back).await.map(drop)
+}
+
+/// The way back, unless allocs have changed so that it fits no more: the set of the job, or the jobs in the set.
+async fn still_fits(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    earlier: Option<JobSpec>,
+) -> StoreResult<Option<JobSpec>> {
+    let Some(spec) = earlier else { return Ok(None) };
+    match alloc_change_check(tx, changes.space(), row, &spec).await {
+        Ok(()) => Ok(Some(spec)),
+        Err(StoreError::InvalidSpec { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The spec of a version of a job, with the count and the priority in force.
@@ -288,20 +310,6 @@ pub async fn rollout_surge(
     surge_with(tx, changes, &before, rollout.surging()).await.map(drop)
 }
 
-/// Promotes the version of a rollout whose canaries are healthy. Does nothing if the job's row has another revision by
-/// now.
-pub async fn rollout_promote(
-    tx: &Transaction,
-    changes: &mut ChangeSet,
-    job: JobId,
-    revision: u64,
-) -> StoreResult<()> {
-    let before = job_get(tx, changes.space(), job).await?;
-    let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
-    let promoted = rollout.promoted(changes.at_ms());
-    surge_with(tx, changes, &before, promoted).await.map(drop)
-}
-
 /// Gives a job the next state of its rollout, and begins what surges for it, if the quota has room.
 async fn surge_with(
     tx: &Transaction,
@@ -313,44 +321,6 @@ async fn surge_with(
     let rollout = Box::new(rollout);
     let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout })?;
     surge_begin_if_room(tx, changes, row, &in_force).await
-}
-
-/// Promotes at the owner's request, if the canaries have been healthy for long enough. Reads their rows with conflicts.
-async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &JobRow) -> StoreResult<JobRow> {
-    let refused =
-        |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
-    let rollout = before.rollout.as_deref().ok_or_else(|| refused(RolloutRefused::Absent))?;
-    if !rollout.state.is_open() {
-        return Err(refused(RolloutRefused::Over(rollout.state)));
-    }
-    if rollout.canaries == 0 {
-        return Err(refused(RolloutRefused::NoCanary));
-    }
-    if rollout.state == RolloutState::Paused {
-        return Err(refused(RolloutRefused::Paused));
-    }
-    let in_force = job_spec_in_force(tx, changes.space(), before).await?;
-    let rules = RolloutRules::of_job(&in_force, rollout, before);
-    let after = rules.count.checked_sub(1).map(|index| TaskKey { job: before.id, index });
-    let options = RangeOptions { after, ..RangeOptions::default() };
-    let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&before.id), options).await?;
-    let mut answering = Vec::with_capacity(rows.len());
-    for (_, row) in rows {
-        let node = match row.node {
-            Some(node) => keys::read(tx, changes.space(), &NodeKey { node }).await?,
-            None => None,
-        };
-        // Nobody knows how a canary is whose node does not answer.
-        if node.is_none_or(|node| silent_since_ms(&node.taints).is_none()) {
-            answering.push(row);
-        }
-    }
-    let healthy = canaries_healthy(&rules, answering.iter(), changes.at_ms());
-    if healthy < rules.canaries {
-        return Err(refused(RolloutRefused::CanariesNotHealthy { healthy, canaries: rules.canaries }));
-    }
-    let promoted = rollout.promoted(changes.at_ms());
-    surge_with(tx, changes, before, promoted).await
 }
 
 /// What the owner of a job wants of its rollout.

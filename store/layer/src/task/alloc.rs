@@ -54,7 +54,8 @@ impl LeavingAlloc {
     }
 }
 
-/// Those of the attempts of an alloc set that may leave now. What is in an alloc leaves with it, so the disruption
+/// Those of the attempts of an alloc set that may leave now: `may_end` is asked once for each that its own jobs let go,
+/// and counts it. So an alloc that has to wait for a job in it takes no place from one that need not. What is in an alloc leaves with it, so the disruption
 /// budget of each job in it must have room as well. If an alloc has more tasks of a job than its budget ever allows, it
 /// leaves while no other task of the job is away. On a node that is to be left, one that comes back to the alloc is no
 /// other one: it waits for the alloc, so the alloc does not wait for it.
@@ -64,6 +65,7 @@ pub(crate) async fn allocs_leaving(
     set: &JobRow,
     attempts: &[(TaskId, Incarnation)],
     why: AllocsLeave,
+    mut may_end: impl FnMut(TaskId) -> bool,
 ) -> StoreResult<AllocsLeaving> {
     let mut members = Vec::new();
     for row in members_alive(tx, changes.space(), set).await? {
@@ -78,7 +80,8 @@ pub(crate) async fn allocs_leaving(
             members.iter().map(|member| (member.row.id, member.inside(attempt.0, attempt.1))).collect();
         let of = |member: &LeavingMember| inside.get(&member.row.id).cloned().unwrap_or_default();
         let goes = LeavingAlloc { alloc: attempt.0, why };
-        if !members.iter().all(|member| member.may_leave(goes, &of(member), changes.at_ms())) {
+        let lets_go = members.iter().all(|member| member.may_leave(goes, &of(member), changes.at_ms()));
+        if !lets_go || !may_end(attempt.0) {
             continue;
         }
         for member in &mut members {

@@ -1,9 +1,9 @@
 //! Moves of attempts within the disruption budgets of their jobs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
-use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
+use borough_model::disruption::{DisruptionBudget, DisruptionCause, EndsLeft, RECHECKED_MAX};
 use borough_model::job::{JobEvent, JobKind, JobMoves, JobRow, JobState};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
@@ -39,16 +39,21 @@ pub async fn tasks_move(
     reason: StopReason,
 ) -> StoreResult<usize> {
     let (mut leaving, mut inside) = (Vec::new(), Vec::new());
-    for of_job in moves {
+    for of_job in &moves_of_jobs(moves) {
         let row = keys::read(tx, changes.space(), &JobRowKey { job: of_job.job }).await?;
         let Some(row) = row else { continue };
-        let within = within_budget(tx, changes, &row, of_job).await?;
+        let mut bound = move_bound(tx, changes, &row).await?;
+        let attempts = match bound {
+            MoveBound::Revision => at_revision(tx, changes, &row, of_job).await?,
+            MoveBound::Free | MoveBound::Rows(_) => of_job.attempts.clone(),
+        };
         if row.alloc_members().is_none() {
-            leaving.extend(within);
+            leaving.extend(attempts.into_iter().filter(|(task, _)| bound.take(*task)));
             continue;
         }
+        let may_end = |task| bound.take(task);
         let AllocsLeaving { allocs, inside: of_set } =
-            allocs_leaving(tx, changes, &row, &within, AllocsLeave::Moves).await?;
+            allocs_leaving(tx, changes, &row, &attempts, AllocsLeave::Moves, may_end).await?;
         leaving.extend(allocs);
         inside.extend(of_set);
     }
@@ -56,26 +61,61 @@ pub async fn tasks_move(
     Ok(followed.saturating_add(task_stop_begin(tx, changes, &leaving, reason).await?))
 }
 
-/// Those of the attempts that may leave now.
-async fn within_budget(
+/// The same moves, each job once. Otherwise each part would have the whole budget.
+fn moves_of_jobs(moves: &[TaskMoves]) -> Vec<TaskMoves> {
+    let mut jobs: BTreeMap<JobId, TaskMoves> = BTreeMap::new();
+    for part in moves {
+        let TaskMoves { job, revision, ref attempts } = *part;
+        let of_job = jobs.entry(job).or_insert(TaskMoves { job, revision, attempts: Vec::new() });
+        of_job.revision = of_job.revision.min(revision);
+        of_job.attempts.extend(attempts);
+    }
+    jobs.into_values().collect()
+}
+
+/// What bounds the moves of a job's attempts.
+enum MoveBound {
+    /// Nothing: a stopped job's attempts end anyway, and no budget holds for batch work and gangs.
+    Free,
+    /// The present rows of all its tasks.
+    Rows(EndsLeft),
+    /// It has too many tasks to read them all: the revision of its row.
+    Revision,
+}
+
+impl MoveBound {
+    /// Returns true if the attempt may end, and counts it.
+    fn take(&mut self, task: TaskId) -> bool {
+        match self {
+            Self::Free | Self::Revision => true,
+            Self::Rows(left) => left.take(task),
+        }
+    }
+}
+
+async fn move_bound(tx: &Transaction, changes: &ChangeSet, row: &JobRow) -> StoreResult<MoveBound> {
+    if row.state != JobState::Running {
+        return Ok(MoveBound::Free);
+    }
+    let spec = job_spec_in_force(tx, changes.space(), row).await?;
+    if spec.kind == JobKind::Batch || spec.is_gang() {
+        return Ok(MoveBound::Free);
+    }
+    if row.count > RECHECKED_MAX {
+        return Ok(MoveBound::Revision);
+    }
+    let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
+    let rows = job_tasks_read(tx, changes.space(), row.id).await?;
+    Ok(MoveBound::Rows(EndsLeft::of(&budget, &rows, changes.at_ms())))
+}
+
+/// Those of the attempts that may leave by the revision of the job's row, and the step that others see.
+async fn at_revision(
     tx: &Transaction,
     changes: &mut ChangeSet,
     row: &JobRow,
     moves: &TaskMoves,
 ) -> StoreResult<Vec<(TaskId, Incarnation)>> {
-    // What a stopped job still runs ends anyway.
-    if row.state != JobState::Running {
-        return Ok(moves.attempts.clone());
-    }
-    let spec = job_spec_in_force(tx, changes.space(), row).await?;
-    if spec.kind == JobKind::Batch || spec.is_gang() {
-        return Ok(moves.attempts.clone());
-    }
-    if row.count <= RECHECKED_MAX {
-        let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
-        let rows = job_tasks_read(tx, changes.space(), row.id).await?;
-        return Ok(attempts_within(&budget, &rows, &moves.attempts, changes.at_ms()));
-    }
     let rows = attempts_read(tx, changes.space(), &moves.attempts).await?;
     let healthy: BTreeSet<TaskId> = rows.iter().filter(|row| row.is_healthy()).map(|row| row.id).collect();
     let is_current = row.revision == moves.revision;
