@@ -34,7 +34,11 @@ impl DryRunServer {
     }
 
     /// `asked`: what the request asks for, in words.
-    fn answer(&self, outcome: &DryRunOutcome, asked: impl FnOnce() -> String) -> Result<v1::DryRunResponse, Status> {
+    fn answer(
+        &self,
+        outcome: &DryRunOutcome,
+        asked: impl FnOnce() -> String,
+    ) -> Result<v1::DryRunResponse, Status> {
         let cell = self.cells.get(outcome.cell.as_str())?;
         let effects = cell.state(|state| sentences(state, outcome, EFFECTS_MAX))?;
         let left_out = effects.all.saturating_sub(effects.shown.len());

@@ -7,6 +7,10 @@ use borough_kv::env::SystemClock;
 use borough_tests::{TestCell, options, until};
 
 use crate::output::{Following, relay, relay_at};
+use crate::overload::streams;
+
+/// The verbs that are followed by a stream each.
+const FOLLOWED: u32 = 5;
 
 /// A job that no node takes.
 const WAITS: &str = "name: waits\ntask: {command: [sleep, '600'], resources: {cpu: 10m, memory: 4MiB}}\n\
@@ -15,6 +19,7 @@ const WAITS: &str = "name: waits\ntask: {command: [sleep, '600'], resources: {cp
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     let cell = TestCell::start(options!().nodes(1)).await;
+    let before = until("the streams", || streams(&cell)).await;
     let (address, relayed) = relay(cell.grpc()).await;
     let token = cell.root().join("token").display().to_string();
     let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
@@ -37,6 +42,11 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     })
     .await;
 
+    // One that has not begun would not begin without a gateway.
+    until("a stream of each watch", || async {
+        streams(&cell).await.filter(|now| *now >= before + FOLLOWED)
+    })
+    .await;
     relayed.abort();
     // How long they go on depends on when they noticed.
     let told = format!("no gateway answers at {address} (connection refused); trying again for ");

@@ -47,7 +47,8 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
     assert_eq!(same.revision, before.revision);
 
     // A dry run says what the change would do, asks nothing, and keeps the text.
-    let variables = [("VISUAL", ""), ("EDITOR", "sed -i s/team:.*/team:\\ front/"), ("TMPDIR", drafts.to_str().unwrap())];
+    let variables =
+        [("VISUAL", ""), ("EDITOR", "sed -i s/team:.*/team:\\ front/"), ("TMPDIR", drafts.to_str().unwrap())];
     let dry = cell.borough_with(&["job", "edit", "web", "--dry-run"], &variables).await.ended(1);
     let dry = dry.prints("~ labels.team: shop -> front").prints("dry run: the cell takes the change");
     dry.warns("your text is kept in ").warns("to apply it: borough job run ");

@@ -98,7 +98,8 @@ impl KeptAnswers {
         answer: &[u8],
         rotation: u64,
     ) {
-        let Some(seen) = Seen::of(table, zone, &service).filter(|seen| seen.endpoints <= ENDPOINTS_MAX) else {
+        let Some(seen) = Seen::of(table, zone, &service).filter(|seen| seen.endpoints <= ENDPOINTS_MAX)
+        else {
             return;
         };
         let mut kept = self.kept.lock();
@@ -195,7 +196,8 @@ mod tests {
             "names.test.",
             "1.0.0.10.in-addr.arpa.",
         ]);
-        let kind = prop::sample::select(vec![RecordType::A, RecordType::SRV, RecordType::ANY, RecordType::SOA]);
+        let kind =
+            prop::sample::select(vec![RecordType::A, RecordType::SRV, RecordType::ANY, RecordType::SOA]);
         (any::<u16>(), name, kind, prop::option::of(prop::sample::select(vec![100, 600, 4_096])))
             .prop_map(|(id, name, kind, edns)| packet(id, name, kind, edns))
     }
@@ -233,7 +235,11 @@ mod tests {
             assert_eq!((again[2..].to_vec(), &again[..2]), (first[2..].to_vec(), &id.to_be_bytes()[..]));
         }
         assert_eq!(count(&kept), 1);
-        assert_ne!(ask(&packet(7, name, RecordType::SRV, Some(1_232)), 1), first, "another endpoint is first");
+        assert_ne!(
+            ask(&packet(7, name, RecordType::SRV, Some(1_232)), 1),
+            first,
+            "another endpoint is first"
+        );
         assert_eq!(count(&kept), 2);
         ask(&packet(7, name, RecordType::A, None), 0);
         ask(&packet(7, "no.ann.alpha.names.test.", RecordType::A, None), 0);
@@ -259,7 +265,11 @@ mod tests {
             // Resolvers mix upper and lower case.
             let name: String = "_http._tcp.web.ann.alpha.names.test."
                 .char_indices()
-                .map(|(at, letter)| if rotation >> (at % 10) & 1 == 1 { letter.to_ascii_uppercase() } else { letter })
+                .map(
+                    |(at, letter)| {
+                        if rotation >> (at % 10) & 1 == 1 { letter.to_ascii_uppercase() } else { letter }
+                    },
+                )
                 .collect();
             kept.answer(Some(&table), &zone(), &packet(1, &name, RecordType::SRV, None), rotation).unwrap();
             most = most.max(kept.kept.lock().bytes);
@@ -267,7 +277,8 @@ mod tests {
         assert!((MOST..MOST + 4_096).contains(&most), "{most}");
         let counted = |known: &KeptQuestion| known.bytes() + ENTRY_BYTES;
         let all = kept.kept.lock();
-        let counted: usize = all.questions.iter().map(|(question, known)| question.len() + counted(known)).sum();
+        let counted: usize =
+            all.questions.iter().map(|(question, known)| question.len() + counted(known)).sum();
         assert_eq!(all.bytes, counted);
     }
 }

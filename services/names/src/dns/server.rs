@@ -91,7 +91,8 @@ pub async fn dns_serve(
     // Processes begin at different endpoints, so that they do not all send traffic to the first one.
     let rotation = AtomicU64::new(shared.random() >> 1);
     let limit = PrefixLimit::new(settings.rate);
-    let server = Arc::new(DnsServer { shared, zone: settings.zone, limit, rotation, kept: KeptAnswers::default() });
+    let server =
+        Arc::new(DnsServer { shared, zone: settings.zone, limit, rotation, kept: KeptAnswers::default() });
     tokio::select! {
         () = udp_serve(&server, &udp) => {}
         () = tcp_serve(&server, &tcp, &cancelled) => {}

@@ -11,8 +11,8 @@ use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
-use super::ended::{EndedJobs, WaitingJobs};
 use super::away::AwayTasks;
+use super::ended::{EndedJobs, WaitingJobs};
 use super::facts::FactChanges;
 use super::silent::SilentNodes;
 use super::specs::{MirrorSpecs, StoredSpec};

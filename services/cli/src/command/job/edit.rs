@@ -63,7 +63,9 @@ pub(super) async fn edit(
                 let submitted = submitted.map_err(|refused| {
                     let failure = refused.failure(&path);
                     if failure.dry_run().is_some() {
-                        printer.remark(&format!("your text is kept in {path}; to apply it: borough job run {path}"));
+                        printer.remark(&format!(
+                            "your text is kept in {path}; to apply it: borough job run {path}"
+                        ));
                         return failure;
                     }
                     draft.kept(failure)
