@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency};
+use borough_kv::{Database, ErrorCode, Idempotency, KvError};
 use borough_model::NodeId;
 use borough_model::node::NodeState;
 use borough_store::cell::{CellMeta, cell_meta_read};
@@ -290,7 +290,7 @@ impl Controller {
             self.lease_keep(term).await?;
             match term.executor.act_together(actions).await {
                 Ok(left) => alone.extend(left),
-                Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
+                Err(StoreError::Kv(error)) if !is_of_action(&error) => return Err(StoreError::Kv(error)),
                 Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
                 // One of them does not apply any more, and says so by itself.
                 Err(_) => alone.extend(actions.iter().cloned()),
@@ -300,7 +300,7 @@ impl Controller {
             self.lease_keep(term).await?;
             match term.executor.act(action.clone()).await {
                 Ok(()) => {}
-                Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
+                Err(StoreError::Kv(error)) if !is_of_action(&error) => return Err(StoreError::Kv(error)),
                 Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
                 // The state has changed: the next pass finds what is left.
                 Err(error) => tracing::warn!(?action, error = %error_chain(&error), "not done"),
@@ -419,4 +419,9 @@ fn timed_update(timed: &mut BTreeSet<NodeId>, state: &MirrorState, examined: &[N
             timed.remove(node);
         }
     }
+}
+
+/// Returns true for an error of the store that one action has by itself, however often it is tried. The others go on.
+fn is_of_action(error: &KvError) -> bool {
+    matches!(error.code, ErrorCode::TransactionTooOld | ErrorCode::TransactionTooLarge)
 }

@@ -14,6 +14,10 @@ use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, charges_guard, job_held, overflow, quota_charge, quota_give_back};
 
+/// The most versions of other resources that a job may have beside the one in force. Each task is charged the most that
+/// it takes in any of them.
+const HELD_MAX: usize = 16;
+
 /// Gives a job the next version of its spec, and begins to bring it to its tasks. A job that waits for others has no
 /// attempts yet, so nothing is rolled out. A spec that its tasks have had before the rollout under way takes that one
 /// back: nobody tries it again. `in_force` is the spec in force of `before`, which was read with a conflict.
@@ -104,7 +108,11 @@ pub(crate) async fn spec_update(
 ) -> StoreResult<JobRow> {
     let differs = resources_differ(in_force, spec);
     let is_waiting = before.state == JobState::Waiting;
-    if differs && !is_waiting && !rollout.held.contains(&before.spec_version) {
+    let mut held = job_specs_held(tx, changes.space(), before).await?;
+    // Those that ask for the same are charged by one of them.
+    let is_held = held.values().any(|held| !resources_differ(held, in_force));
+    if differs && !is_waiting && !is_held {
+        held_check(before, &rollout)?;
         rollout.held.push(before.spec_version);
     }
     let event = if is_waiting {
@@ -119,13 +127,25 @@ pub(crate) async fn spec_update(
     let rows = rows_charged(tx, changes, before).await?;
     let sum =
         |basis: &ChargeBasis<'_>| job_held(basis, before.count, &rows).map_err(|error| overflow(&error));
-    let mut held = job_specs_held(tx, changes.space(), before).await?;
     let charged = sum(&ChargeBasis::with(before, in_force, &held))?;
     held.insert(before.spec_version, in_force.clone());
     let later = sum(&ChargeBasis::with(&after, spec, &held))?;
     quota_give_back(tx, changes.space(), before, &charged.beyond(&later))?;
     quota_charge(tx, changes.space(), &after, &later.beyond(&charged), changes.at_ms()).await?;
     failed_revive(tx, changes, after, spec).await
+}
+
+/// Refuses an update of a job with tasks of too many versions of other resources: each of its steps reads them all. A
+/// way back brings no further one.
+fn held_check(job: &JobRow, rollout: &Rollout) -> StoreResult<()> {
+    if rollout.held.len() < HELD_MAX || rollout.reverts.is_some() {
+        return Ok(());
+    }
+    let name = format!("{}/{}", job.user, job.name);
+    Err(StoreError::refused(format!(
+        "job {name} may still have tasks of {HELD_MAX} earlier versions that ask for other resources; accepted: another \
+         one when its rollout has replaced these: borough rollout status {name}"
+    )))
 }
 
 /// Whether two versions of a spec ask for other resources for any task, also for one beyond the count: it may still be

@@ -2,7 +2,7 @@
 //! charges.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use borough_kv::Transaction;
@@ -52,10 +52,31 @@ impl<'s> ChargeBasis<'s> {
 
     /// Whether each of `count` tasks is charged for at least what it takes by `spec`.
     pub fn covers(&self, spec: &JobSpec, count: u32) -> bool {
-        (0..count).all(|index| {
-            let charged = self.resources_for(index);
-            resources_most(&charged, &spec.node_resources_for(index)) == charged
+        let mut specs: Vec<&JobSpec> = self.specs.clone();
+        specs.push(spec);
+        ChargeBasis { specs }.alike(0..count).all(|alike| {
+            let charged = self.resources_for(alike.start);
+            resources_most(&charged, &spec.node_resources_for(alike.start)) == charged
         })
+    }
+
+    /// The indexes in parts, in order. The tasks of each take the same: a job of 100,000 tasks is not summed up one by
+    /// one.
+    fn alike(&self, indexes: Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
+        let Range { start, end } = indexes;
+        let mut starts = BTreeSet::from([start]);
+        for spec in &self.specs {
+            for (_, of_role) in spec.role_ranges() {
+                starts.extend([of_role.start, of_role.end]);
+            }
+            starts.extend(spec.overrides.range(start..end.max(start)).map(|(&index, _)| index));
+            starts.extend(
+                spec.overrides.range(start..end.max(start)).map(|(&index, _)| index.saturating_add(1)),
+            );
+        }
+        let starts: Vec<u32> = starts.into_iter().filter(|at| (start..end).contains(at)).collect();
+        let ends: Vec<u32> = starts.iter().skip(1).copied().chain([end]).collect();
+        starts.into_iter().zip(ends).map(|(start, end)| start..end)
     }
 
     /// The job's share for the task `index`.
@@ -76,8 +97,10 @@ pub fn job_charge(basis: &ChargeBasis<'_>, indexes: Range<u32>) -> Result<QuotaU
         return spec_charge(spec, indexes);
     }
     let mut sum = QuotaUsed::default();
-    for index in indexes {
-        sum = sum.plus(&basis.share_of(index))?;
+    for alike in basis.alike(indexes) {
+        let tasks = alike.end - alike.start;
+        let used = resources_multiply(&basis.resources_for(alike.start), tasks)?;
+        sum = sum.plus(&QuotaUsed { used, tasks: u64::from(tasks) })?;
     }
     Ok(sum)
 }
@@ -110,17 +133,38 @@ fn spec_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Resourc
 /// its attempt's share, and during a rollout at least what the index is charged. While the row waits for a node, it is
 /// what its next attempt takes: a worker places it without a look at its charge. After the release it is nothing.
 pub fn task_charge(basis: &ChargeBasis<'_>, row: &TaskRow) -> QuotaUsed {
+    row_charge(basis, row, || basis.resources_for(row.id.index))
+}
+
+/// The same; `share` is what the index takes.
+fn row_charge(basis: &ChargeBasis<'_>, row: &TaskRow, share: impl FnOnce() -> Resources) -> QuotaUsed {
     let resources = match row.charge.owner {
-        ChargeOwner::Job => basis.resources_for(row.id.index),
-        ChargeOwner::Task if row.state == TaskState::Pending => basis.resources_for(row.id.index),
+        ChargeOwner::Job => share(),
+        ChargeOwner::Task if row.state == TaskState::Pending => share(),
         // Quota does not distinguish the cards of a node.
         ChargeOwner::Task if basis.specs.len() < 2 => row.charge.resources.without_cards(),
-        ChargeOwner::Task => {
-            resources_most(&row.charge.resources.without_cards(), &basis.resources_for(row.id.index))
-        }
+        ChargeOwner::Task => resources_most(&row.charge.resources.without_cards(), &share()),
         ChargeOwner::Released => return QuotaUsed::default(),
     };
     QuotaUsed { used: resources, tasks: 1 }
+}
+
+/// What each index takes, computed once for all that take the same.
+struct IndexShares {
+    /// By the first index of each part.
+    parts: Vec<(u32, Resources)>,
+}
+
+impl IndexShares {
+    fn of(basis: &ChargeBasis<'_>) -> Self {
+        let parts = basis.alike(0..u32::MAX).map(|alike| (alike.start, basis.resources_for(alike.start)));
+        Self { parts: parts.collect() }
+    }
+
+    fn at(&self, index: u32) -> Resources {
+        let at = self.parts.partition_point(|(start, _)| *start <= index).saturating_sub(1);
+        self.parts.get(at).map(|(_, resources)| resources.clone()).unwrap_or_default()
+    }
 }
 
 /// The job's unplaced remainder: the charges of indexes below `count` without a row, or with a row that only waits to
@@ -131,10 +175,19 @@ pub fn job_remainder<'a>(
     count: u32,
     rows: impl IntoIterator<Item = &'a TaskRow>,
 ) -> Result<QuotaUsed, ResourceError> {
+    remainder(basis, &IndexShares::of(basis), count, rows)
+}
+
+fn remainder<'a>(
+    basis: &ChargeBasis<'_>,
+    shares: &IndexShares,
+    count: u32,
+    rows: impl IntoIterator<Item = &'a TaskRow>,
+) -> Result<QuotaUsed, ResourceError> {
     let mut left = job_charge(basis, 0..count)?;
     for row in rows {
         if row.id.index < count && !row.is_spared() {
-            left.used = resources_sub(&left.used, &basis.resources_for(row.id.index))?;
+            left.used = resources_sub(&left.used, &shares.at(row.id.index))?;
             left.tasks = left.tasks.saturating_sub(1);
         }
     }
@@ -147,9 +200,10 @@ pub fn job_held<'a>(
     count: u32,
     rows: impl IntoIterator<Item = &'a TaskRow> + Clone,
 ) -> Result<QuotaUsed, ResourceError> {
-    let mut held = job_remainder(basis, count, rows.clone())?;
+    let shares = IndexShares::of(basis);
+    let mut held = remainder(basis, &shares, count, rows.clone())?;
     for row in rows {
-        held = held.plus(&task_charge(basis, row))?;
+        held = held.plus(&row_charge(basis, row, || shares.at(row.id.index)))?;
     }
     Ok(held)
 }
@@ -234,6 +288,42 @@ mod tests {
                 sum = sum.plus(&task_charge(&basis, &row)).unwrap();
             }
             prop_assert_eq!(charged, sum);
+        }
+
+        /// During a rollout a task is charged the most of several versions.
+        #[test]
+        fn a_range_of_several_versions_is_charged_as_its_tasks(
+            versions in proptest::collection::vec(
+                (proptest::collection::vec((0..20_u32, 0..1000_u64), 0..4), 0..1000_u64, 0..9_u32),
+                2..4,
+            ),
+            later in proptest::collection::vec((0..20_u32, 0..1000_u64), 0..4),
+            start in 0..20_u32,
+            length in 0..20_u32,
+        ) {
+            let specs: Vec<JobSpec> = versions
+                .iter()
+                .map(|(overrides, cpu_millis, of_role)| {
+                    let mut spec = spec(overrides);
+                    spec.task.resources.cpu_millis = *cpu_millis;
+                    let roles = vec![role("plain", *of_role, None), role("own", 7, Some(500))];
+                    spec.gang = Some(GangSpec { roles, ..GangSpec::default() });
+                    spec
+                })
+                .collect();
+            let basis = ChargeBasis { specs: specs.iter().collect() };
+            let charged = job_charge(&basis, start..start + length).unwrap();
+            let mut sum = QuotaUsed::default();
+            for index in start..start + length {
+                sum = sum.plus(&basis.share_of(index)).unwrap();
+            }
+            prop_assert_eq!(charged, sum);
+            let later = spec(&later);
+            let is_covered = |index| {
+                let charged = basis.resources_for(index);
+                resources_most(&charged, &later.node_resources_for(index)) == charged
+            };
+            prop_assert_eq!(basis.covers(&later, length), (0..length).all(is_covered));
         }
     }
 }

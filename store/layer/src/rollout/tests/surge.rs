@@ -297,3 +297,25 @@ async fn helpers_are_charged_with_their_tasks_and_a_change_of_them_replaces_atte
     world.done().await;
     assert_eq!((shares, world.charged().await), (vec![250, 650, 250], (1_150, 3)));
 }
+
+/// Each step reads every version that tasks may still have.
+#[tokio::test(start_paused = true)]
+async fn a_job_has_so_many_versions_of_other_resources_and_no_more() {
+    let world = World::new().await;
+    world.submit(&spec(1, 100, "one")).await.unwrap();
+    world.run(0).await;
+    for cpu_millis in 101..=116 {
+        world.submit(&spec(1, cpu_millis, "one")).await.unwrap();
+    }
+    let refused = world.submit(&spec(1, 117, "one")).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("16 earlier versions") && refused.contains("rollout status ada/web"),
+        "{refused}"
+    );
+    assert_eq!(world.charged().await, (116, 1));
+    world.submit(&spec(1, 116, "two")).await.unwrap();
+    assert_eq!(world.replace(world.job().await.revision, &[0]).await, 1);
+    world.again(0).await;
+    world.done().await;
+    world.submit(&spec(1, 117, "one")).await.unwrap();
+}
