@@ -1,7 +1,7 @@
 //! Small JSON files that are replaced whole: a reader sees the old content or the new one.
 //!
 //! A record that must be writable on a full disk is padded to a fixed size from the first write. If the disk has no
-//! space for a new file, the old one is overwritten in place, which takes none.
+//! space for a new file, the old one is overwritten in place, which takes none. Space for the first one is reserved.
 //!
 //! A task that runs as the agent's own user can put anything under these names. This module therefore follows no link,
 //! waits for no FIFO, and reads at most [`FILE_BYTES_MAX`].
@@ -14,6 +14,12 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// Space of an attempt's directory for the first record of its shim. Without it, a disk that is full by then leaves an
+/// attempt of which nobody knows how far it came.
+pub const RESERVE_FILE: &str = "reserve";
+/// Two blocks: one for the record, and one for what a file system needs beside it.
+const RESERVE_BYTES: usize = 2 * PADDED_BYTES;
 
 /// Whether a write must survive a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +86,35 @@ pub fn json_write<T: Serialize>(dir: &Path, name: &str, value: &T, durability: D
 /// # Errors
 /// Those of the file system.
 pub fn json_begin<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
-    whole_write(dir, name, &padded(value)?, Durability::Process)
+    reserved_write(dir, name, &padded(value)?, Durability::Process)
+}
+
+/// Reserves the space of a first [`json_begin`] or [`json_rewrite`] in a directory.
+///
+/// # Errors
+/// Those of the file system, such as a full disk.
+pub fn reserve_make(dir: &Path) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(RESERVE_FILE))?;
+    // Blanks, since a hole takes no space.
+    file.write_all(&[b' '; RESERVE_BYTES])
+}
+
+/// Gives the space back. Returns true if there was any.
+pub fn reserve_release(dir: &Path) -> bool {
+    fs::remove_file(dir.join(RESERVE_FILE)).is_ok()
+}
+
+/// As [`whole_write`], on a full disk with the space that is reserved.
+fn reserved_write(dir: &Path, name: &str, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    match whole_write(dir, name, bytes, durability) {
+        Err(error) if is_full(&error) && reserve_release(dir) => whole_write(dir, name, bytes, durability),
+        other => other,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Makes a written file survive a loss of power.
@@ -99,11 +133,11 @@ pub fn file_sync(dir: &Path, name: &str) -> io::Result<()> {
 /// Those of the file system, if even that was not possible.
 pub fn json_rewrite<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
     let padded = padded(value)?;
-    let error = match whole_write(dir, name, &padded, Durability::Power) {
+    let error = match reserved_write(dir, name, &padded, Durability::Power) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
-    if error.kind() != io::ErrorKind::StorageFull && error.kind() != io::ErrorKind::QuotaExceeded {
+    if !is_full(&error) {
         return Err(error);
     }
     let mut file = own_open(&dir.join(name), OpenOptions::new().write(true))?;

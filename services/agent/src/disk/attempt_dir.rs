@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use borough_proto::v1;
-use borough_shim::file::{Durability, json_read, json_write, own_read};
+use borough_shim::file::{Durability, json_read, json_write, own_read, reserve_make, reserve_release};
 use borough_shim::record::{AttemptRecord, ExitRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder, WORK_DIR};
 use borough_shim::tree::tree_remove;
@@ -75,6 +75,7 @@ fn attempt_make(
     file.write_all(&assignment.encode_to_vec())?;
     if let Some(spec) = spec {
         json_write(temporary, SPEC_FILE, spec, Durability::Process)?;
+        reserve_make(temporary)?;
     }
     fs::rename(temporary, state.attempt(id))
 }
@@ -142,5 +143,9 @@ pub(crate) fn attempt_end_write(
     let at_ms = exit.at_ms;
     record.exit.get_or_insert(exit);
     record.released_ms = Some(at_ms);
-    json_write(directory, STATE_FILE, record, Durability::Power)
+    let written = json_write(directory, STATE_FILE, record, Durability::Power);
+    if reserve_release(directory) && written.is_err() {
+        return json_write(directory, STATE_FILE, record, Durability::Power);
+    }
+    written
 }

@@ -1,6 +1,6 @@
 //! A full disk, missing privileges, a damaged or foreign directory, a test that is aborted.
 
-use std::io::Write;
+use std::io::{Seek as _, Write};
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::Command;
@@ -94,6 +94,13 @@ fn short_of_disk(seen: &crate::gateway::Seen) -> bool {
     pressure.is_some_and(|pressure| pressure.short_of().any(|short| short == NodePressure::Disk))
 }
 
+/// Takes all the space of a disk.
+fn fill_up(file: &mut std::fs::File) {
+    for size in [65536, 4096, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     let cell = Cell::new().await;
@@ -112,9 +119,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     let directory = state.join("attempts").join("j00000000000000ab.0.1");
     until("output", || (!output(&directory).is_empty()).then_some(())).await;
     let mut fill = std::fs::File::create(state.join("fill")).unwrap();
-    for size in [65536, 4096, 1] {
-        while fill.write_all(&vec![0; size]).is_ok() {}
-    }
+    fill_up(&mut fill);
     // The free part of the last page is written first.
     let log = directory.join("stdout.0.log");
     until("output to be lost", || {
@@ -129,6 +134,16 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     assert_eq!(exit.reason(), EndReason::StartFailed);
     assert_eq!(exit.start_failure(), StartFailure::NodeFull, "{exit:?}");
     assert!(exit.message.contains("the disk of its node is full"), "{exit:?}");
+    // With room for a part of what a start writes, each attempt ends all the same.
+    for (number, pages) in (10..).zip(1..=12) {
+        let length = fill.metadata().unwrap().len();
+        fill.set_len(length - pages * 4096).unwrap();
+        let tried = attempt(number, 1);
+        cell.gateway.run(script(&tried, "true"));
+        cell.gateway.phase(&tried, Phase::Released).await;
+        fill.seek(std::io::SeekFrom::End(0)).unwrap();
+        fill_up(&mut fill);
+    }
     assert!(runs(pid));
     cell.gateway.stop(stop(&stays, 1000));
     let exit = cell.gateway.phase(&stays, Phase::Released).await.exit.unwrap();

@@ -23,7 +23,7 @@ use super::output::Output;
 use super::termination::{Termination, TerminationStep};
 use crate::cgroup::{Leaf, oom_text};
 use crate::clock;
-use crate::file::{file_sync, json_begin, json_read, json_rewrite};
+use crate::file::{file_sync, json_begin, json_read, json_rewrite, reserve_release};
 use crate::log::OutputStream;
 use crate::process::{ProcessId, boot_id};
 use crate::record::{AttemptRecord, ExitRecord, ProcessKind, STATE_FILE, process_record};
@@ -431,7 +431,9 @@ impl Shim {
         self.record_write();
         // While the record cannot be written (a full disk) the shim stays, so that the exit is not lost.
         self.over = !self.unwritten;
-        if !self.over {
+        if self.over {
+            reserve_release(&self.attempt);
+        } else {
             self.record.released_ms = None;
             std::thread::sleep(Duration::from_secs(1));
         }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_proc
 
 use crate::cgroup::Leaf;
 use crate::clock;
-use crate::file::{json_read, json_rewrite};
+use crate::file::{json_read, json_rewrite, reserve_release};
 use crate::process::{self, ProcessId, descendants};
 use crate::record::{AttemptRecord, ExitRecord, HelperProgress, STATE_FILE};
 use crate::spec::{SPEC_FILE, Spec};
@@ -105,7 +105,9 @@ pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
         helper.process = None;
     }
     record.released_ms = Some(now);
-    json_rewrite(attempt, STATE_FILE, &record)
+    json_rewrite(attempt, STATE_FILE, &record)?;
+    reserve_release(attempt);
+    Ok(())
 }
 
 /// Kills the remaining processes of an attempt whose shim is gone. Returns true if there were any.
