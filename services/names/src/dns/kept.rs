@@ -4,7 +4,7 @@
 //! A kept answer is the one that would be computed: a service with the same index shows the same, and of an answer
 //! nothing else depends on the table but the times of its cell.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ pub(super) struct KeptAnswers {
 #[derive(Default)]
 struct Kept {
     /// By the packet of the question without its id.
-    questions: HashMap<Box<[u8]>, KeptQuestion>,
+    questions: BTreeMap<Box<[u8]>, KeptQuestion>,
     bytes: usize,
 }
 
@@ -41,7 +41,7 @@ struct KeptQuestion {
     index: TableIndex,
     times: AnswerTimes,
     /// By the place of the endpoint that comes first.
-    answers: HashMap<u64, Arc<[u8]>>,
+    answers: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl Default for KeptAnswers {
@@ -105,11 +105,11 @@ impl KeptAnswers {
         let mut kept = self.kept.lock();
         let Kept { questions, bytes } = &mut *kept;
         if *bytes > self.bytes_max {
-            (*questions, *bytes) = (HashMap::new(), 0);
+            (*questions, *bytes) = (BTreeMap::new(), 0);
         }
         if questions.get(question).is_none_or(|known| !known.holds_for(&seen)) {
             let (index, times) = (seen.index, seen.times);
-            let next = KeptQuestion { service, index, times, answers: HashMap::new() };
+            let next = KeptQuestion { service, index, times, answers: BTreeMap::new() };
             match questions.insert(question.into(), next) {
                 None => *bytes += question.len() + ENTRY_BYTES,
                 Some(before) => *bytes = bytes.saturating_sub(before.bytes()),
