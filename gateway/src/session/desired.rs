@@ -158,7 +158,8 @@ mod tests {
         let amounts = |cpu_millis| Resources { cpu_millis, ..Resources::default() };
         let mut ordered = row(TaskState::Running, NODE, 3);
         let (granted, in_force) = (amounts(2), amounts(1));
-        let resize = Resize { order: 7, version: 2, granted, in_force, at_ms: 1, refused: None };
+        let resize =
+            Resize { order: 7, version: 2, granted, in_force, at_ms: 1, refused: None, again: false };
         ordered.resize = Some(Box::new(resize.clone()));
         assert_eq!(full(&ordered, &[(3, Phase::Running)]), [(3, Command::Resize(7))]);
         assert_eq!(full(&ordered, &[]), [(3, Command::Run)], "it begins with what its spec asks for");

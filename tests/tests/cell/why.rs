@@ -114,7 +114,7 @@ async fn tasks_that_crash_again_and_again_are_explained() {
     .await;
     for once in [
         "2 tasks (0-1): fail again and again: exit code 7, up to ",
-        "times in a row",
+        "failures in a row",
         "last end: attempt ",
         "on alpha-1, ",
         "after the back-off",
@@ -294,7 +294,8 @@ async fn a_task_that_was_moved_after_crashes_does_not_fail() {
     // The probe passes all the time.
     let why = cell.borough(&["why", "web/0"]).await.ended(0);
     let waits = "it is healthy once it has run for 4 s without an exit and its probe passes (the command";
-    let why = why.prints("task 0: fails again and again: SIGKILL, 2 times in a row\n").prints(waits);
+    let why =
+        why.prints("task 0: fails again and again: SIGKILL, the last of 2 failures in a row\n").prints(waits);
     assert!(!why.stdout.contains("has not passed"), "{}", why.stdout);
     let healthy = |tasks: &[Task]| tasks.iter().all(is_healthy);
     cell.tasks_until("web", "healthy", healthy).await;

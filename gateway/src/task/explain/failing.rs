@@ -120,18 +120,23 @@ impl FailingGroup {
         let most = if is_one { "" } else { "up to " };
         let times = match self.failures {
             0 | 1 => String::new(),
-            failures => format!(", {most}{failures} times in a row"),
+            failures => format!("{most}{failures} times in a row"),
+        };
+        // Those before it may have ended otherwise.
+        let last_of = match self.failures {
+            0 | 1 => String::new(),
+            failures => format!(", the last of {most}{failures} failures in a row"),
         };
         let it = if is_one { "it" } else { "they" };
         let headline = if kind.is_healthy && !kind.is_moved {
-            format!("healthy now; before that {it} failed: {}{times}", kind.how)
+            format!("healthy now; before that {it} failed: {}{last_of}", kind.how)
         } else if self.failures == 0 {
             format!("{}; this is no failure of the task", kind.how)
         } else if kind.is_moved {
-            let times = if times.is_empty() { " once" } else { times.trim_start_matches(',') };
-            format!("{}; before that {it} failed{times}", kind.how)
+            let times = if times.is_empty() { "once" } else { &times };
+            format!("{}; before that {it} failed {times}", kind.how)
         } else {
-            format!("{begin}: {}{times}", kind.how)
+            format!("{begin}: {}{last_of}", kind.how)
         };
         let (name, exit) = (&self.last.name, &self.exit);
         let on = match self.last.exit_node.as_str() {
@@ -157,7 +162,7 @@ impl FailingGroup {
             }
         }
         let is_mended = kind.is_healthy && exit.reason == EndReason::StartFailed;
-        details.extend((!is_mended).then(|| commands(name, exit)));
+        details.extend((!is_mended).then(|| commands(name, exit, kind.is_dead)));
         let mut explanation = explanation_of(self.indexes, headline, details);
         explanation.failures = self.failures;
         explanation.exit = Some(exit_to_message(exit, self.last.exit_node.clone()));
@@ -166,12 +171,22 @@ impl FailingGroup {
     }
 }
 
-/// What shows more. An attempt that never started has written nothing.
-fn commands(task: &str, exit: &Exit) -> String {
+/// What shows more, or mends it. An attempt that never started has written nothing. One that `is_dead` does not begin
+/// again by itself.
+fn commands(task: &str, exit: &Exit, is_dead: bool) -> String {
     if exit.reason != EndReason::StartFailed {
         return format!("what it wrote: borough task logs {task} --previous");
     }
     let what = match exit.start_failure {
+        Some(StartFailure::NodeFull) if is_dead => {
+            "free space on the disk of that node, then run the job again: borough job run FILE"
+        }
+        Some(StartFailure::PortInUse) if is_dead => {
+            "end that process, or change the port; then run the job again: borough job run FILE"
+        }
+        Some(StartFailure::SecretUnusable) if is_dead => {
+            "once the node has it, run the job again: borough job run FILE"
+        }
         Some(StartFailure::NodeFull) => {
             "free space on the disk of that node; the task begins again by itself"
         }
@@ -263,7 +278,7 @@ mod tests {
         added(&mut tasks, 1, 6, 11_000, &exit(7, 3_000));
         added(&mut tasks, 2, 1, 0, &exit(9, 2_000));
         let [many, one] = tasks.explained().try_into().unwrap();
-        assert_eq!(many.headline, "fail again and again: exit code 7, up to 6 times in a row");
+        assert_eq!(many.headline, "fail again and again: exit code 7, the last of up to 6 failures in a row");
         assert_eq!((many.indexes, many.failures, many.next_start_ms), (vec![0, 1], 6, 9_000));
         assert_eq!(
             many.details,
@@ -322,7 +337,10 @@ mod tests {
             FailingTask { name: "ann/web/0".to_owned(), node: "n1".to_owned(), ..FailingTask::default() };
         tasks.add(task, &row, &exit(6, 1_000));
         let [one] = tasks.explained().try_into().unwrap();
-        assert_eq!(one.headline, "healthy now; before that it failed: exit code 6, 3 times in a row");
+        assert_eq!(
+            one.headline,
+            "healthy now; before that it failed: exit code 6, the last of 3 failures in a row"
+        );
         assert!(one.details.iter().any(|detail| detail.starts_with("now: attempt")), "{:?}", one.details);
     }
 
@@ -334,13 +352,16 @@ mod tests {
         let message =
             "its port http (8080) is in use: process 4711 (nginx) listens on 0.0.0.0:8080".to_owned();
         let start_failure = Some(StartFailure::PortInUse);
-        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() });
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() }, false);
         assert!(hint.starts_with("end that process, and the next attempt has the port; or "), "{hint}");
         let message =
             "its secret A (db/x) is not on this node: its operator writes it to /s/ann/db/x".to_owned();
         let start_failure = Some(StartFailure::SecretUnusable);
-        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() });
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() }, false);
         assert!(hint.starts_with("once the node has it, the task starts by itself"), "{hint}");
+        let message = "its secret A (db/x) is not on this node".to_owned();
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() }, true);
+        assert_eq!(hint, "once the node has it, run the job again: borough job run FILE");
         added(&mut tasks, 0, 2, 9_000, &failed);
         let [one] = tasks.explained().try_into().unwrap();
         assert!(one.headline.starts_with("fails again and again: start failed: cannot use the working"));

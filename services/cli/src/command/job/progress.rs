@@ -267,7 +267,10 @@ impl KnownJob {
             parts.push("waits for the jobs in its `after`".to_owned());
         }
         let begun = [TaskState::Held, TaskState::Assigned, TaskState::Starting];
-        let stopping = self.in_state(&[TaskState::Stopping, TaskState::Releasing]) + self.seen.surplus();
+        // The count of a daemon job follows its tasks: one beyond it may just have begun.
+        let is_daemon = self.seen.job.kind() == JobKind::Daemon;
+        let surplus = if is_daemon { 0 } else { self.seen.surplus() };
+        let stopping = self.in_state(&[TaskState::Stopping, TaskState::Releasing]) + surplus;
         let running = self.in_state(&[TaskState::Running]);
         // A task of a batch job ends, and its health is no goal.
         let (running, how) = match self.seen.job.kind() {
@@ -337,7 +340,11 @@ impl KnownJob {
     fn ended(task: &Task) -> String {
         let how = task.exit.clone().map(|exit| ExitView::from(exit).text()).unwrap_or_default();
         let how = how.replacen("stopped: ", "a stop: ", 1);
-        let times = if task.failures < 2 { String::new() } else { format!(", {} times", task.failures) };
+        let times = if task.failures < 2 {
+            String::new()
+        } else {
+            format!(", the last of {} failures in a row", task.failures)
+        };
         format!(": ended with {how}{times}")
     }
 }
@@ -423,9 +430,13 @@ pub(super) mod tests {
         let failed = Task { exit: Some(exit), failures: 4, ..task(0, TaskState::Pending, Health::Unknown) };
         known.task_changed(failed.clone());
         let text = known.text(Goal::Up);
-        assert_eq!(text, "alice/web: 0/1 healthy, 1 pending, task 0 ended with exit code 3, 4 times");
+        assert_eq!(
+            text,
+            "alice/web: 0/1 healthy, 1 pending, task 0 ended with exit code 3, the last of 4 failures in a row"
+        );
         known.task_changed(Task { state: TaskState::Dead.into(), revision: 2, ..failed });
-        let why = "task alice/web/0 is dead: task 0 ended with exit code 3, 4 times".to_owned();
+        let why = "task alice/web/0 is dead: task 0 ended with exit code 3, the last of 4 failures in a row"
+            .to_owned();
         assert_eq!(known.progress(Goal::Up), JobProgress::Lost(why));
     }
 
