@@ -391,7 +391,7 @@ pub struct PurgeArguments {
     pub targets: Vec<JobTarget>,
     #[command(flatten)]
     pub labels: JobLabels,
-    /// Purge every job of yours that has ended
+    /// Purge every job of yours that has ended, except under a name that is in use again
     #[arg(long, conflicts_with_all = ["targets", "label"])]
     pub all_ended: bool,
 }

@@ -134,7 +134,8 @@ mod tests {
                   The pause before the first restart. Each further failure in a row doubles it.
 
               backoff_max <a duration, 10ms to 1h> (default: 1m)
-                  The longest pause.
+                  The longest pause of the job. After many failures in a row the cell itself pauses for up to 10
+                  s.
 
               reset_after <a duration> (default: 2m)
                   After an attempt of at least this time, the next failure is the first in a row."#]].assert_eq(&text);

@@ -420,7 +420,7 @@ pub struct RestartSpec {
     #[n(2)]
     #[field(by_hand, file = "backoff", schema = pause_schema, default = "500ms")]
     pub backoff_initial_ms: u64,
-    /// The longest pause.
+    /// The longest pause of the job. After many failures in a row the cell itself pauses for up to 10 s.
     #[n(3)]
     #[field(by_hand, file = "backoff_max", schema = pause_schema, default = "1m")]
     pub backoff_max_ms: u64,

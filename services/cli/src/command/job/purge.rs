@@ -45,14 +45,20 @@ async fn purged(client: &Client, job: &JobRef) -> Result<PurgedView, ClientError
     Ok(PurgedView { user: job.user.as_str().into(), name: job.name.as_str().into(), jobs })
 }
 
-/// Forgets every ended job of the caller. A job that begins again meanwhile stays.
+/// Forgets every ended job of the caller. One whose name a job has that is not over stays: a purge is of a name.
 pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printer) -> Result<Code, Failure> {
     let user = client.user().to_owned();
     let filter = JobFilter { user, ended: true, ..JobFilter::default() };
     let jobs = client.job_list(&filter).await?;
     let ended = jobs.iter().filter(|job| is_over(job));
-    let names: BTreeSet<JobRef> =
-        ended.map(|job| JobRef::new(job.user.as_str(), job.name.as_str())).collect();
+    let of = |job: &Job| JobRef::new(job.user.as_str(), job.name.as_str());
+    let mut names: BTreeSet<JobRef> = ended.map(of).collect();
+    let alive: BTreeSet<JobRef> = jobs.iter().filter(|job| !is_over(job)).map(of).collect();
+    for job in &alive {
+        if names.remove(job) {
+            printer.remark(&format!("{job}: its ended ones stay while a job of that name is not over"));
+        }
+    }
     if !names.is_empty() {
         let jobs = tally(names.len(), "ended job");
         let whose = if names.len() == 1 { "its" } else { "their" };
