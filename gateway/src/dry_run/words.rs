@@ -72,15 +72,15 @@ fn grant_text(grant: &v1::Grant) -> String {
 }
 
 fn keys_text(asked: &v1::RotateIdentityKeysRequest) -> String {
-    match (asked.ahead_ms, asked.withdraw) {
-        (_, true) => {
-            "a new key signs the identities of tasks at once, and all keys before it are withdrawn".to_owned()
-        }
-        (0, false) => "a new key signs the identities of tasks at once".to_owned(),
-        (ahead, false) => {
-            format!("a new key is published, and signs the identities of tasks in {}", duration_text(ahead))
-        }
+    let now = "a new key signs the identities of tasks at once";
+    if asked.withdraw {
+        return format!("{now}, and all keys before it are withdrawn");
     }
+    if asked.ahead_ms == 0 {
+        return now.to_owned();
+    }
+    let ahead = duration_text(asked.ahead_ms);
+    format!("a new key is published, and signs the identities of tasks in {ahead}")
 }
 
 #[cfg(test)]

@@ -162,7 +162,8 @@ impl FailingGroup {
             }
         }
         let is_mended = kind.is_healthy && exit.reason == EndReason::StartFailed;
-        details.extend((!is_mended).then(|| commands(name, exit, kind.is_dead)));
+        let mends = kind.is_dead.then(|| run_again(exit)).flatten();
+        details.extend((!is_mended).then(|| mends.map_or_else(|| commands(name, exit), str::to_owned)));
         let mut explanation = explanation_of(self.indexes, headline, details);
         explanation.failures = self.failures;
         explanation.exit = Some(exit_to_message(exit, self.last.exit_node.clone()));
@@ -171,22 +172,26 @@ impl FailingGroup {
     }
 }
 
-/// What shows more, or mends it. An attempt that never started has written nothing. One that `is_dead` does not begin
-/// again by itself.
-fn commands(task: &str, exit: &Exit, is_dead: bool) -> String {
+/// What begins a task again that does not begin again by itself. `None`: nothing but another job file.
+fn run_again(exit: &Exit) -> Option<&'static str> {
+    let failure = exit.start_failure.filter(|_| exit.reason == EndReason::StartFailed)?;
+    Some(match failure {
+        StartFailure::NodeFull => {
+            "free space on the disk of that node, then run the job again: borough job run FILE"
+        }
+        StartFailure::PortInUse => {
+            "end that process, or change the port; then run the job again: borough job run FILE"
+        }
+        StartFailure::SecretUnusable => "once the node has it, run the job again: borough job run FILE",
+    })
+}
+
+/// What shows more, or mends it. An attempt that never started has written nothing.
+fn commands(task: &str, exit: &Exit) -> String {
     if exit.reason != EndReason::StartFailed {
         return format!("what it wrote: borough task logs {task} --previous");
     }
     let what = match exit.start_failure {
-        Some(StartFailure::NodeFull) if is_dead => {
-            "free space on the disk of that node, then run the job again: borough job run FILE"
-        }
-        Some(StartFailure::PortInUse) if is_dead => {
-            "end that process, or change the port; then run the job again: borough job run FILE"
-        }
-        Some(StartFailure::SecretUnusable) if is_dead => {
-            "once the node has it, run the job again: borough job run FILE"
-        }
         Some(StartFailure::NodeFull) => {
             "free space on the disk of that node; the task begins again by itself"
         }
@@ -352,16 +357,16 @@ mod tests {
         let message =
             "its port http (8080) is in use: process 4711 (nginx) listens on 0.0.0.0:8080".to_owned();
         let start_failure = Some(StartFailure::PortInUse);
-        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() }, false);
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() });
         assert!(hint.starts_with("end that process, and the next attempt has the port; or "), "{hint}");
         let message =
             "its secret A (db/x) is not on this node: its operator writes it to /s/ann/db/x".to_owned();
         let start_failure = Some(StartFailure::SecretUnusable);
-        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() }, false);
+        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() });
         assert!(hint.starts_with("once the node has it, the task starts by itself"), "{hint}");
         let message = "its secret A (db/x) is not on this node".to_owned();
-        let hint = commands("ann/web/0", &Exit { message, start_failure, ..failed.clone() }, true);
-        assert_eq!(hint, "once the node has it, run the job again: borough job run FILE");
+        let hint = run_again(&Exit { message, start_failure, ..failed.clone() });
+        assert_eq!(hint, Some("once the node has it, run the job again: borough job run FILE"));
         added(&mut tasks, 0, 2, 9_000, &failed);
         let [one] = tasks.explained().try_into().unwrap();
         assert!(one.headline.starts_with("fails again and again: start failed: cannot use the working"));

@@ -24,12 +24,12 @@ const ID_BYTES: usize = 2;
 
 /// Answers over UDP, by their question.
 pub(super) struct KeptAnswers {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptMap>,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptMap {
     /// By the packet of the question without its id.
     questions: BTreeMap<Box<[u8]>, KeptQuestion>,
     bytes: usize,
@@ -82,7 +82,7 @@ impl KeptAnswers {
     fn find(&self, table: &NamesTable, zone: &DnsZone, question: &[u8], rotation: u64) -> Option<Arc<[u8]>> {
         let kept = self.kept.lock();
         let known = kept.questions.get(question)?;
-        let seen = Seen::of(table, zone, &known.service)?;
+        let seen = ServiceSeen::of(table, zone, &known.service)?;
         if !known.holds_for(&seen) {
             return None;
         }
@@ -98,12 +98,13 @@ impl KeptAnswers {
         answer: &[u8],
         rotation: u64,
     ) {
-        let Some(seen) = Seen::of(table, zone, &service).filter(|seen| seen.endpoints <= ENDPOINTS_MAX)
+        let Some(seen) =
+            ServiceSeen::of(table, zone, &service).filter(|seen| seen.endpoints <= ENDPOINTS_MAX)
         else {
             return;
         };
         let mut kept = self.kept.lock();
-        let Kept { questions, bytes } = &mut *kept;
+        let KeptMap { questions, bytes } = &mut *kept;
         if *bytes > self.bytes_max {
             (*questions, *bytes) = (BTreeMap::new(), 0);
         }
@@ -123,7 +124,7 @@ impl KeptAnswers {
 }
 
 impl KeptQuestion {
-    fn holds_for(&self, seen: &Seen) -> bool {
+    fn holds_for(&self, seen: &ServiceSeen) -> bool {
         (self.index, self.times) == (seen.index, seen.times)
     }
 
@@ -134,13 +135,13 @@ impl KeptQuestion {
 }
 
 /// What of a table an answer about a service depends on.
-struct Seen {
+struct ServiceSeen {
     index: TableIndex,
     times: AnswerTimes,
     endpoints: usize,
 }
 
-impl Seen {
+impl ServiceSeen {
     fn of(table: &NamesTable, zone: &DnsZone, key: &ServiceKey) -> Option<Self> {
         let service = table.service(key)?;
         let times = zone.times(table, Some(&key.cell));

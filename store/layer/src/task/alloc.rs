@@ -55,10 +55,12 @@ impl LeavingAlloc {
 }
 
 /// Those of the attempts of an alloc set that may leave now: `may_end` is asked once for each that its own jobs let go,
-/// and counts it. So an alloc that has to wait for a job in it takes no place from one that need not. What is in an alloc leaves with it, so the disruption
-/// budget of each job in it must have room as well. If an alloc has more tasks of a job than its budget ever allows, it
-/// leaves while no other task of the job is away. On a node that is to be left, one that comes back to the alloc is no
-/// other one: it waits for the alloc, so the alloc does not wait for it.
+/// and counts it. So an alloc that has to wait for a job in it takes no place from one that need not.
+///
+/// What is in an alloc leaves with it, so the disruption budget of each job in it must have room as well. If an alloc
+/// has more tasks of a job than its budget ever allows, it leaves while no other task of the job is away. On a node
+/// that is to be left, one that comes back to the alloc is no other one: it waits for the alloc, so the alloc does not
+/// wait for it.
 pub(crate) async fn allocs_leaving(
     tx: &Transaction,
     changes: &ChangeSet,
