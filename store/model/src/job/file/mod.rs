@@ -223,7 +223,7 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
 pub(crate) fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
     let of_spec = file_path(reader, &error.path);
     let path = reader.shown(&of_spec);
-    if reader.unread.covers(&of_spec) || reader.unread.covers(&path) {
+    if reader.unread.covers(&of_spec) || reader.unread.covers(&path) || is_inherited(reader, &path) {
         return None;
     }
     let accepted = &error.accepted;
@@ -233,6 +233,13 @@ pub(crate) fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<
         _ => format!("{path}: {}; accepted: {accepted}", error.value),
     };
     Some(Problem::at(reader.place(&path), message))
+}
+
+/// Returns true for an amount that an index or a role does not name. It has that of the task, which is refused there.
+fn is_inherited(reader: &FieldReader, path: &str) -> bool {
+    let Some((owner, amount)) = path.split_once(".resources.") else { return false };
+    let is_written = |path: &str| reader.written(path).is_some();
+    owner != "task" && !is_written(path) && is_written(&format!("task.resources.{amount}"))
 }
 
 /// Returns true if the field of the spec has a unit.

@@ -17,7 +17,7 @@ use std::fmt;
 use super::file::FileMessage as _;
 use super::file::kind::{FieldKind, Priority};
 use super::{JobKind, JobSpec, RestartMode};
-use crate::field_error::{FieldError, FieldErrors, delay_text};
+use crate::field_error::{DELAY_MS_MAX, FieldError, FieldErrors, delay_text};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
@@ -131,8 +131,10 @@ pub(super) fn restart_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec
     let longest = format!("{path}.backoff_max_ms");
     fields.delay(&format!("{path}.backoff_initial_ms"), restart.backoff_initial_ms, 10);
     fields.delay(&longest, restart.backoff_max_ms, 10);
+    // A first pause that is too long says enough by itself.
+    let is_too_long = restart.backoff_initial_ms > DELAY_MS_MAX;
     fields.related(&["restart.backoff"]).require(
-        restart.backoff_initial_ms <= restart.backoff_max_ms,
+        is_too_long || restart.backoff_initial_ms <= restart.backoff_max_ms,
         &longest,
         restart.backoff_max_ms,
         format!("at least backoff, {}", delay_text(restart.backoff_initial_ms)),

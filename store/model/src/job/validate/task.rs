@@ -86,8 +86,13 @@ pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOve
 }
 
 pub(super) fn command_check(fields: &mut FieldErrors, path: &str, command: &[String]) {
-    let program = command.first().map_or("", String::as_str);
-    fields.require(!program.is_empty(), path, format!("{command:?}"), "a program and its arguments");
+    // An argument may have a stand-in, so the list is not shown.
+    match command.first().map(String::as_str) {
+        None => fields.require(false, path, "[]", "a program and its arguments"),
+        Some(program) => {
+            fields.require(!program.is_empty(), &format!("{path}[0]"), format!("{program:?}"), "a program");
+        }
+    }
     for (at, argument) in command.iter().enumerate() {
         fields.argument(&format!("{path}[{at}]"), argument);
     }

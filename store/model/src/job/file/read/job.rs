@@ -10,6 +10,7 @@ use super::super::tree::{TreeKey, TreeValue};
 use super::super::{FileMessage as _, described, file_names, message_schema};
 use super::task::{OVERRIDE_FIELDS, override_decode, override_properties};
 use super::{any_of, map_of};
+use crate::field_error::DELAY_MS_MAX;
 use crate::job::{After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, TaskOverride};
 
 pub(in crate::job::file) const CONDITIONS: [(&str, AfterCondition); 2] =
@@ -110,7 +111,7 @@ pub(crate) fn restart_read(
     if let Some(item) = fields.get("backoff") {
         restart.backoff_initial_ms = reader.duration(&item).unwrap_or(restart.backoff_initial_ms);
         // The default of the longest pause must not be below a long first one.
-        restart.backoff_max_ms = restart.backoff_max_ms.max(restart.backoff_initial_ms);
+        restart.backoff_max_ms = restart.backoff_max_ms.max(restart.backoff_initial_ms.min(DELAY_MS_MAX));
     }
     if let Some(item) = fields.get("backoff_max") {
         restart.backoff_max_ms = reader.duration(&item).unwrap_or(restart.backoff_max_ms);
