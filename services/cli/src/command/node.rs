@@ -125,6 +125,9 @@ async fn drain_one(
 async fn remove(global: &Global, client: &Client, node: &str, printer: &Printer) -> Result<(), Failure> {
     client.node_get(node).await?;
     confirm(global, client, Intent::forget(&format!("forget node {node}")), printer)?;
+    printer.remark(&format!(
+        "{node}: the gateway first watches for reports of its agent, which may take a minute"
+    ));
     client.node_remove(node).await?;
     printer.remark(&format!("{node}: removed from cell {}", client.cell()));
     Ok(())
