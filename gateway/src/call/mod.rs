@@ -5,5 +5,5 @@ mod queue;
 mod trace;
 
 pub(crate) use code::code_text;
-pub(crate) use queue::AuditQueue;
+pub(crate) use queue::{AuditBatch, AuditQueue};
 pub(crate) use trace::{CallAbout, CallKind, CallTrace};

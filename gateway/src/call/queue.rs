@@ -1,5 +1,6 @@
 //! Calls that no transaction of their own records: refusals, and commands in tasks. They are written together.
 
+use borough_model::RequestId;
 use borough_model::audit::{AuditedCall, RefusalBounds, RefusalCounts};
 use parking_lot::Mutex;
 use tokio::sync::futures::Notified;
@@ -18,7 +19,15 @@ pub(crate) struct AuditQueue {
     /// A command has come.
     commanded: Notify,
     /// Only one writes at a time: what failed is written before what has come since.
-    writing: tokio::sync::Mutex<Vec<AuditedCall>>,
+    writing: tokio::sync::Mutex<AuditBatch>,
+}
+
+/// Calls that are written together.
+#[derive(Debug, Default)]
+pub(crate) struct AuditBatch {
+    pub(crate) calls: Vec<AuditedCall>,
+    /// The request that writes them, from the first try on: a try whose result is unknown may have written them.
+    pub(crate) request: Option<RequestId>,
 }
 
 #[derive(Debug, Default)]
@@ -47,15 +56,15 @@ impl AuditQueue {
         self.commanded.notified()
     }
 
-    /// The calls to write next. Who has written them clears them; what is left comes first the next time.
-    pub(crate) async fn to_write(&self) -> MutexGuard<'_, Vec<AuditedCall>> {
-        let mut calls = self.writing.lock().await;
-        if calls.is_empty() {
+    /// The calls to write next. Who has written them empties the batch; what is left comes first the next time, alone.
+    pub(crate) async fn to_write(&self) -> MutexGuard<'_, AuditBatch> {
+        let mut batch = self.writing.lock().await;
+        if batch.calls.is_empty() {
             let mut waiting = self.waiting.lock();
-            calls.append(&mut waiting.commands);
-            calls.extend(waiting.refusals.take());
+            batch.calls.append(&mut waiting.commands);
+            batch.calls.extend(waiting.refusals.take());
         }
-        calls
+        batch
     }
 }
 
@@ -78,6 +87,21 @@ mod tests {
         }
     }
 
+    /// Otherwise a try that has written them without a word would have written them twice.
+    #[tokio::test]
+    async fn what_was_tried_is_tried_again_alone_and_under_the_same_request() {
+        let queue = AuditQueue::default();
+        queue.done(refused(1));
+        queue.to_write().await.request = Some(RequestId(7));
+        queue.done(refused(2));
+        let mut batch = queue.to_write().await;
+        assert_eq!((batch.calls.len(), batch.request), (1, Some(RequestId(7))));
+        *batch = AuditBatch::default();
+        drop(batch);
+        let batch = queue.to_write().await;
+        assert_eq!((batch.calls[0].method.as_str(), batch.request), ("JobService/M2", None));
+    }
+
     /// The number is in `docs/access.md`.
     #[tokio::test]
     async fn eight_kinds_of_refusals_of_a_caller_are_told_apart() {
@@ -85,7 +109,7 @@ mod tests {
         assert!(documented.contains("eight kinds of refusals of one caller apart"), "the number has changed");
         let queue = AuditQueue::default();
         (0..10).for_each(|method| queue.refused(refused(method)));
-        let written = queue.to_write().await;
+        let written = &queue.to_write().await.calls;
         let others: Vec<_> = written.iter().filter(|call| call.method == "other").collect();
         assert_eq!((written.len(), others.len()), (9, 1));
         assert_eq!(others[0].refused.as_ref().map(|refused| refused.times), Some(2));

@@ -9,6 +9,7 @@ use borough_store::request::{RequestBegun, request_begin, request_finish};
 use borough_store::{StoreError, StoreResult};
 
 use super::context::CellContext;
+use crate::call::AuditBatch;
 
 /// How often refusals are written. Commands are written at once.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -31,11 +32,12 @@ pub(crate) async fn audit_follow(cell: Arc<CellContext>) {
 
 /// Writes what waits. What the store does not take waits on, in bounded memory.
 pub(crate) async fn audit_flush(cell: &CellContext) -> StoreResult<()> {
-    let mut calls = cell.audit.to_write().await;
-    if calls.is_empty() {
+    let mut batch = cell.audit.to_write().await;
+    if batch.calls.is_empty() {
         return Ok(());
     }
-    let (request, at_ms, space, calls_ref) = (cell.request_id(), cell.clock.wall_ms(), &cell.space, &*calls);
+    let request = *batch.request.get_or_insert_with(|| cell.request_id());
+    let (at_ms, space, calls) = (cell.clock.wall_ms(), &cell.space, &batch.calls);
     let change = &Change { request, actor: "gateway".to_owned(), action: "audit", at_ms };
     let expires_ms = cell.requests_expire_ms(at_ms, 1);
     let written = cell.db.run("audit", Idempotency::Keyed(request.0), |tx, _| async move {
@@ -45,12 +47,12 @@ pub(crate) async fn audit_flush(cell: &CellContext) -> StoreResult<()> {
         }
         request_finish(&tx, space, request, DIGEST, &[], expires_ms)?;
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        calls_ref.iter().for_each(|call| changes.call_push(call.clone()));
+        calls.iter().for_each(|call| changes.call_push(call.clone()));
         changes.append(&tx)
     });
     match written.await {
         // It has moved, or its import is under way: nothing of it may change here, and nothing of it was done.
-        Ok(()) | Err(StoreError::CellClosed { .. }) => calls.clear(),
+        Ok(()) | Err(StoreError::CellClosed { .. }) => *batch = AuditBatch::default(),
         Err(error) => return Err(error),
     }
     Ok(())

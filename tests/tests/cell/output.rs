@@ -296,7 +296,8 @@ async fn lines_have_their_times_and_are_chosen_by_them() {
     assert_eq!(times(&[]).await[0].1, -1, "times are shown only if they are asked for");
     let all = times(&["--timestamps"]).await;
     let apart = all[1].1 - all[0].1;
-    assert!((3_500..60_000).contains(&apart), "early and late are {apart} ms apart: {all:?}");
+    // A line has the time at which it was read, which may be late on a busy machine.
+    assert!((500..60_000).contains(&apart), "early and late are {apart} ms apart: {all:?}");
     let lately = times(&["--since", "1h", "--timestamps"]).await;
     assert_eq!(lately, all);
     // All but the early line, however busy the machine is: the age is counted from the line itself.

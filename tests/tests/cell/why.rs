@@ -113,7 +113,7 @@ async fn tasks_that_crash_again_and_again_are_explained() {
     })
     .await;
     for once in [
-        "2 tasks (0-1): fail again and again: exit code 7, up to ",
+        "2 tasks (0-1): fail again and again: exit code 7, the last of up to ",
         "failures in a row",
         "last end: attempt ",
         "on alpha-1, ",
