@@ -6,25 +6,27 @@ use borough_proto::signal::signal_name;
 use borough_proto::v1;
 use prost::Message;
 
+use crate::cell::Ask as _;
+
 /// What the request of a method asks for. `method` is such as `TaskService/SignalTask`.
 ///
 /// The request was accepted before, so a part that cannot be read is left out.
 pub(super) fn asked_text(method: &str, request: &[u8]) -> String {
     let text = match method {
-        "TaskService/SignalTask" => read(request, |asked: v1::SignalTaskRequest| {
+        v1::SignalTaskRequest::METHOD => read(request, |asked: v1::SignalTaskRequest| {
             format!("its process gets {}", signal_name(asked.signal))
         }),
-        "QuotaService/SetQuota" => {
+        v1::SetQuotaRequest::METHOD => {
             read(request, |asked: v1::SetQuotaRequest| quota_text(asked.limit.as_ref()))
         }
-        "AccessService/SetGrant" => {
+        v1::SetGrantRequest::METHOD => {
             read(request, |asked: v1::SetGrantRequest| grant_text(&asked.grant.unwrap_or_default()))
         }
-        "AccessService/RotateIdentityKeys" => read(request, |asked| keys_text(&asked)),
-        "NodeService/CreateJoinToken" => read(request, |asked: v1::CreateJoinTokenRequest| {
+        v1::RotateIdentityKeysRequest::METHOD => read(request, |asked| keys_text(&asked)),
+        v1::CreateJoinTokenRequest::METHOD => read(request, |asked: v1::CreateJoinTokenRequest| {
             format!("a join token for node {}, for {}", asked.name, duration_text(asked.lasts_ms))
         }),
-        "NodeService/RevokeJoinToken" => read(request, |asked: v1::RevokeJoinTokenRequest| {
+        v1::RevokeJoinTokenRequest::METHOD => read(request, |asked: v1::RevokeJoinTokenRequest| {
             let identity = if asked.identity { ", and its identity ends" } else { "" };
             format!("the join token of node {} ends{identity}", asked.name)
         }),
@@ -90,12 +92,15 @@ mod tests {
     #[test]
     fn changes_without_events_are_told_by_their_requests() {
         let signal = v1::SignalTaskRequest { signal: 1, ..Default::default() };
-        assert_eq!(asked_text("TaskService/SignalTask", &signal.encode_to_vec()), "its process gets SIGHUP");
+        assert_eq!(
+            asked_text(v1::SignalTaskRequest::METHOD, &signal.encode_to_vec()),
+            "its process gets SIGHUP"
+        );
         let keys = v1::RotateIdentityKeysRequest { ahead_ms: 3_600_000, ..Default::default() };
-        let text = asked_text("AccessService/RotateIdentityKeys", &keys.encode_to_vec());
+        let text = asked_text(v1::RotateIdentityKeysRequest::METHOD, &keys.encode_to_vec());
         assert_eq!(text, "a new key is published, and signs the identities of tasks in 1h");
         let none = v1::SetQuotaRequest::default();
-        assert_eq!(asked_text("QuotaService/SetQuota", &none.encode_to_vec()), "no limit any more");
+        assert_eq!(asked_text(v1::SetQuotaRequest::METHOD, &none.encode_to_vec()), "no limit any more");
         let resources = v1::Resources { cpu_millis: 4_000, ..Default::default() };
         let limit = v1::QuotaLimit {
             resources: Some(resources),
@@ -107,7 +112,7 @@ mod tests {
         assert_eq!(text, "limited to tasks 3, cpu 4; charged to group/shop too");
         let grant = v1::Grant { roles: vec!["runner".to_owned()], ..Default::default() };
         let grant = v1::SetGrantRequest { grant: Some(grant), ..Default::default() };
-        assert_eq!(asked_text("AccessService/SetGrant", &grant.encode_to_vec()), "roles: runner");
+        assert_eq!(asked_text(v1::SetGrantRequest::METHOD, &grant.encode_to_vec()), "roles: runner");
         assert_eq!(asked_text("JobService/StopJob", b"\xff"), "as the request says");
     }
 }

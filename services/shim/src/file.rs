@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 /// Space of an attempt's directory for the first record of its shim. Without it, a disk that is full by then leaves an
 /// attempt of which nobody knows how far it came.
-pub const RESERVE_FILE: &str = "reserve";
+const RESERVE_FILE: &str = "reserve";
 /// Two blocks: one for the record, and one for what a file system needs beside it.
 const RESERVE_BYTES: usize = 2 * PADDED_BYTES;
 

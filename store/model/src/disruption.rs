@@ -353,17 +353,13 @@ impl EndsLeft {
         Self { left, healthy: healthy.map(|row| row.id).collect() }
     }
 
-    /// Returns true if the task's attempt may be ended now.
-    pub fn allows(&self, task: TaskId) -> bool {
-        self.left > 0 || !self.healthy.contains(&task)
-    }
-
-    /// The same, and counts it.
+    /// Returns true if the task's attempt may be ended now, and counts it.
     pub fn take(&mut self, task: TaskId) -> bool {
-        let may_end = self.allows(task);
-        if may_end && self.healthy.contains(&task) {
-            self.left = self.left.saturating_sub(1);
+        if !self.healthy.contains(&task) {
+            return true;
         }
-        may_end
+        let is_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_left
     }
 }

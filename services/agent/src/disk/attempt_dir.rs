@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use borough_proto::v1;
-use borough_shim::file::{Durability, json_read, json_write, own_read, reserve_make, reserve_release};
+use borough_shim::file::{
+    Durability, json_read, json_rewrite, json_write, own_read, reserve_make, reserve_release,
+};
 use borough_shim::record::{AttemptRecord, ExitRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder, WORK_DIR};
 use borough_shim::tree::tree_remove;
@@ -143,9 +145,7 @@ pub(crate) fn attempt_end_write(
     let at_ms = exit.at_ms;
     record.exit.get_or_insert(exit);
     record.released_ms = Some(at_ms);
-    let written = json_write(directory, STATE_FILE, record, Durability::Power);
-    if reserve_release(directory) && written.is_err() {
-        return json_write(directory, STATE_FILE, record, Durability::Power);
-    }
-    written
+    json_rewrite(directory, STATE_FILE, record)?;
+    reserve_release(directory);
+    Ok(())
 }

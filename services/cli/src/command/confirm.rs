@@ -41,7 +41,7 @@ impl<'i> Intent<'i> {
 
     /// Refuses what would need an answer where nobody can give one.
     pub(crate) fn possible(&self, global: &Global) -> Result<(), Failure> {
-        if global.yes || self.unattended == Unattended::Proceed || is_attended() {
+        if global.yes || global.dry_run || self.unattended == Unattended::Proceed || is_attended() {
             return Ok(());
         }
         let message = format!("cannot ask whether to {}: standard input is no terminal", self.what);

@@ -267,7 +267,8 @@ impl Authority {
 /// Refuses a directory that has one of the files, before anything is recorded as issued.
 fn places_free(to: &Path) -> Result<(), Failure> {
     let taken = FILES.iter().map(|file| to.join(file)).find(|path| path.symlink_metadata().is_ok());
-    taken.map_or(Ok(()), |path| Err(there_already(&path)))
+    let renewed = "name another directory, or renew the certificate in this one: --renew";
+    taken.map_or(Ok(()), |path| Err(there_already(&path).with_hint(renewed)))
 }
 
 /// Whose the certificate is, with the groups of a user.

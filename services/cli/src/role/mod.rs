@@ -155,7 +155,7 @@ fn start_failed(db: &Database, error: &(dyn std::error::Error + 'static)) -> Fai
 /// Refuses to write over a file.
 fn there_already(path: &Path) -> Failure {
     Failure::new(Code::Refused, format!("{} is there already", path.display()))
-        .with_hint("name another file: the program never writes over a key or a token, except with --renew where a verb has it")
+        .with_hint("name another file: the program never writes over a key or a token")
 }
 
 /// A failure of a role, with its causes on one line.

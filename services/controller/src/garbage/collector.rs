@@ -1,5 +1,6 @@
 //! Removes ended jobs and answers of requests, beside every other process that does the same.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -109,7 +110,8 @@ impl GarbageCollector {
         let first = usize::try_from(self.rng.next_u64() % EndedJobs::PARTS as u64).unwrap_or(0);
         let PassMemory { left, awaited } = memory;
         let dues: Vec<Vec<JobId>> = self.mirror.read(|state| {
-            let awaited = awaited.of(state);
+            // Only a job that is due makes the look worth while.
+            let awaited = LazyCell::new(|| awaited.of(state));
             let kept = |job| left.contains_key(&job) || awaited.contains(&job);
             let parts = (first..EndedJobs::PARTS).chain(0..first);
             parts.map(|part| jobs_due(state.ended_jobs(), part, meta, now_ms, JOBS_MAX, kept)).collect()

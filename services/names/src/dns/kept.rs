@@ -1,11 +1,9 @@
-//! Answers about services as they were sent, until the service changes. Ten SRV records take ten times as long to
-//! compute and encode as to find here.
+//! Answers about services as they were sent, until the service changes.
 //!
-//! A kept answer is the one that would be computed: a service with the same index shows the same, and of an answer
-//! nothing else depends on the table but the times of its cell.
+//! A kept answer is the one that would be computed. A service with the same index shows the same. Nothing else of the
+//! table is in such an answer but the times of the cell.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -24,7 +22,7 @@ const ID_BYTES: usize = 2;
 
 /// Answers over UDP, by their question.
 pub(super) struct KeptAnswers {
-    kept: Mutex<KeptMap>,
+    map: Mutex<KeptMap>,
     bytes_max: usize,
 }
 
@@ -41,7 +39,7 @@ struct KeptQuestion {
     index: TableIndex,
     times: AnswerTimes,
     /// By the place of the endpoint that comes first.
-    answers: BTreeMap<u64, Arc<[u8]>>,
+    answers: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Default for KeptAnswers {
@@ -52,7 +50,7 @@ impl Default for KeptAnswers {
 
 impl KeptAnswers {
     fn with_bytes(bytes_max: usize) -> Self {
-        Self { kept: Mutex::default(), bytes_max }
+        Self { map: Mutex::default(), bytes_max }
     }
 
     /// As [`packet_answer`] over UDP.
@@ -66,8 +64,7 @@ impl KeptAnswers {
         let (Some(table), Some((id, question))) = (table, packet.split_at_checked(ID_BYTES)) else {
             return packet_answer(table, zone, packet, DnsTransport::Udp, rotation);
         };
-        if let Some(found) = self.find(table, zone, question, rotation) {
-            let mut answer = found.to_vec();
+        if let Some(mut answer) = self.find(table, zone, question, rotation) {
             answer.get_mut(..ID_BYTES)?.copy_from_slice(id);
             return Some(answer);
         }
@@ -79,14 +76,14 @@ impl KeptAnswers {
         Some(bytes)
     }
 
-    fn find(&self, table: &NamesTable, zone: &DnsZone, question: &[u8], rotation: u64) -> Option<Arc<[u8]>> {
-        let kept = self.kept.lock();
-        let known = kept.questions.get(question)?;
+    fn find(&self, table: &NamesTable, zone: &DnsZone, question: &[u8], rotation: u64) -> Option<Vec<u8>> {
+        let map = self.map.lock();
+        let known = map.questions.get(question)?;
         let seen = ServiceSeen::of(table, zone, &known.service)?;
         if !known.holds_for(&seen) {
             return None;
         }
-        known.answers.get(&seen.place(rotation)).map(Arc::clone)
+        known.answers.get(&seen.place(rotation)).map(|answer| answer.to_vec())
     }
 
     fn keep(
@@ -103,8 +100,8 @@ impl KeptAnswers {
         else {
             return;
         };
-        let mut kept = self.kept.lock();
-        let KeptMap { questions, bytes } = &mut *kept;
+        let mut map = self.map.lock();
+        let KeptMap { questions, bytes } = &mut *map;
         if *bytes > self.bytes_max {
             (*questions, *bytes) = (BTreeMap::new(), 0);
         }
@@ -180,7 +177,7 @@ mod tests {
     }
 
     fn count(kept: &KeptAnswers) -> usize {
-        kept.kept.lock().questions.values().map(|known| known.answers.len()).sum()
+        kept.map.lock().questions.values().map(|known| known.answers.len()).sum()
     }
 
     fn some_question() -> impl Strategy<Value = Vec<u8>> {
@@ -256,6 +253,20 @@ mod tests {
     }
 
     #[test]
+    fn answers_about_very_large_services_are_not_kept() {
+        let large = u32::try_from(ENDPOINTS_MAX).unwrap();
+        for (endpoints, is_kept) in [(large, true), (large + 1, false)] {
+            let endpoints =
+                (0..endpoints).map(|index| endpoint((1, "web"), index, "10.0.0.1", &[("http", 8_080)]));
+            let table = table_of(&[("web", facts(1, &["http"]))], endpoints.collect());
+            let kept = KeptAnswers::default();
+            let question = packet(1, "_http._tcp.web.ann.alpha.names.test.", RecordType::SRV, None);
+            kept.answer(Some(&table), &zone(), &question, 0).unwrap();
+            assert_eq!(count(&kept), usize::from(is_kept));
+        }
+    }
+
+    #[test]
     fn kept_answers_have_a_bound() {
         let endpoints = (0..1_000).map(|index| endpoint((1, "web"), index, "10.0.0.1", &[("http", 8_080)]));
         let table = table_of(&[("web", facts(1, &["http"]))], endpoints.collect());
@@ -273,11 +284,11 @@ mod tests {
                 )
                 .collect();
             kept.answer(Some(&table), &zone(), &packet(1, &name, RecordType::SRV, None), rotation).unwrap();
-            most = most.max(kept.kept.lock().bytes);
+            most = most.max(kept.map.lock().bytes);
         }
         assert!((MOST..MOST + 4_096).contains(&most), "{most}");
         let counted = |known: &KeptQuestion| known.bytes() + ENTRY_BYTES;
-        let all = kept.kept.lock();
+        let all = kept.map.lock();
         let counted: usize =
             all.questions.iter().map(|(question, known)| question.len() + counted(known)).sum();
         assert_eq!(all.bytes, counted);

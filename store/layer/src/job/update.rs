@@ -1,5 +1,7 @@
 //! Gives a running job the next version of its spec, with the rollout that brings it to the tasks.
 
+use std::collections::BTreeMap;
+
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState, runs_alike};
 use borough_model::rollout::RolloutBegin;
@@ -108,10 +110,12 @@ pub(crate) async fn spec_update(
 ) -> StoreResult<JobRow> {
     let differs = resources_differ(in_force, spec);
     let is_waiting = before.state == JobState::Waiting;
-    let mut held = job_specs_held(tx, changes.space(), before).await?;
+    let mut held = if differs { job_specs_held(tx, changes.space(), before).await? } else { BTreeMap::new() };
     // Those that ask for the same are charged by one of them.
-    let is_held = held.values().any(|held| !resources_differ(held, in_force));
-    if differs && !is_waiting && !is_held {
+    let charges = |(version, spec): (&u32, &JobSpec)| {
+        rollout.held.contains(version) && !resources_differ(spec, in_force)
+    };
+    if differs && !is_waiting && !held.iter().any(charges) {
         held_check(before, &rollout)?;
         rollout.held.push(before.spec_version);
     }

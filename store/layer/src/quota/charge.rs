@@ -1,7 +1,6 @@
 //! Charges of a job and its tasks: arithmetic over specs and rows, and the key that conflicts with every sum of
 //! charges.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -69,10 +68,8 @@ impl<'s> ChargeBasis<'s> {
             for (_, of_role) in spec.role_ranges() {
                 starts.extend([of_role.start, of_role.end]);
             }
-            starts.extend(spec.overrides.range(start..end.max(start)).map(|(&index, _)| index));
-            starts.extend(
-                spec.overrides.range(start..end.max(start)).map(|(&index, _)| index.saturating_add(1)),
-            );
+            let own = spec.overrides.range(start..end.max(start));
+            starts.extend(own.flat_map(|(&index, _)| [index, index.saturating_add(1)]));
         }
         let starts: Vec<u32> = starts.into_iter().filter(|at| (start..end).contains(at)).collect();
         let ends: Vec<u32> = starts.iter().skip(1).copied().chain([end]).collect();
@@ -93,9 +90,6 @@ impl<'s> ChargeBasis<'s> {
 
 /// The sum of the charges of the tasks `indexes`.
 pub fn job_charge(basis: &ChargeBasis<'_>, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
-    if let [spec] = basis.specs.as_slice() {
-        return spec_charge(spec, indexes);
-    }
     let mut sum = QuotaUsed::default();
     for alike in basis.alike(indexes) {
         let tasks = alike.end - alike.start;
@@ -103,30 +97,6 @@ pub fn job_charge(basis: &ChargeBasis<'_>, indexes: Range<u32>) -> Result<QuotaU
         sum = sum.plus(&QuotaUsed { used, tasks: u64::from(tasks) })?;
     }
     Ok(sum)
-}
-
-fn spec_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
-    let tasks = indexes.end.saturating_sub(indexes.start);
-    if spec.alloc_set.is_some() {
-        // The alloc set is charged for what they take.
-        return Ok(QuotaUsed { used: Resources::default(), tasks: u64::from(tasks) });
-    }
-    let common = spec.with_helpers(&spec.task.resources);
-    let mut used = resources_multiply(&common, tasks)?;
-    for (role, of_role) in spec.role_ranges() {
-        let (start, end) = (of_role.start.max(indexes.start), of_role.end.min(indexes.end));
-        let Some(resources) = role.task.resources.as_ref().filter(|_| start < end) else { continue };
-        used = resources_sub(&used, &resources_multiply(&common, end - start)?)?;
-        used = resources_add(&used, &resources_multiply(&spec.with_helpers(resources), end - start)?)?;
-    }
-    for (&index, own) in spec.overrides.range(indexes) {
-        if let Some(resources) = &own.resources {
-            let of_role = spec.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());
-            let before = of_role.map_or(Cow::Borrowed(&*common), |of_role| spec.with_helpers(of_role));
-            used = resources_add(&resources_sub(&used, &before)?, &spec.with_helpers(resources))?;
-        }
-    }
-    Ok(QuotaUsed { used, tasks: u64::from(tasks) })
 }
 
 /// The quota that a row holds. If the job still owns the charge, it is the share of the index. If the row does, it is

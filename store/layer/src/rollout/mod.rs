@@ -307,7 +307,8 @@ pub async fn rollout_surge(
     let Some(rollout) = rollout_at(&before, revision).filter(|rollout| rollout.resizes) else {
         return Ok(());
     };
-    surge_with(tx, changes, &before, rollout.surging()).await.map(drop)
+    let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
+    surge_with(tx, changes, &before, &in_force, rollout.surging()).await.map(drop)
 }
 
 /// Gives a job the next state of its rollout, and begins what surges for it, if the quota has room.
@@ -315,12 +316,12 @@ async fn surge_with(
     tx: &Transaction,
     changes: &mut ChangeSet,
     before: &JobRow,
+    in_force: &JobSpec,
     rollout: Rollout,
 ) -> StoreResult<JobRow> {
-    let in_force = job_spec_in_force(tx, changes.space(), before).await?;
     let rollout = Box::new(rollout);
     let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout })?;
-    surge_begin_if_room(tx, changes, row, &in_force).await
+    surge_begin_if_room(tx, changes, row, in_force).await
 }
 
 /// What the owner of a job wants of its rollout.

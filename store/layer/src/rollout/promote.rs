@@ -29,7 +29,7 @@ pub async fn rollout_promote(
         return Ok(());
     }
     let promoted = rollout.promoted(changes.at_ms());
-    surge_with(tx, changes, &before, promoted).await.map(drop)
+    surge_with(tx, changes, &before, &in_force, promoted).await.map(drop)
 }
 
 /// Promotes at the owner's request, if the canaries have been healthy for long enough.
@@ -57,7 +57,7 @@ pub(super) async fn promote_ordered(
         return Err(refused(RolloutRefused::CanariesNotHealthy { healthy, canaries: rules.canaries }));
     }
     let promoted = rollout.promoted(changes.at_ms());
-    surge_with(tx, changes, before, promoted).await
+    surge_with(tx, changes, before, &in_force, promoted).await
 }
 
 /// How many canaries have been healthy for long enough, on nodes that answer. Reads their rows with conflicts.

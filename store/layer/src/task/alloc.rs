@@ -58,9 +58,9 @@ impl LeavingAlloc {
 /// and counts it. So an alloc that has to wait for a job in it takes no place from one that need not.
 ///
 /// What is in an alloc leaves with it, so the disruption budget of each job in it must have room as well. If an alloc
-/// has more tasks of a job than its budget ever allows, it leaves while no other task of the job is away. On a node
-/// that is to be left, one that comes back to the alloc is no other one: it waits for the alloc, so the alloc does not
-/// wait for it.
+/// has more tasks of a job than its budget ever allows, it leaves while no other task of the job is away. A task
+/// that comes back to an alloc on a node that is to be left is no other one. It waits for the alloc, so the alloc does
+/// not wait for it.
 pub(crate) async fn allocs_leaving(
     tx: &Transaction,
     changes: &ChangeSet,

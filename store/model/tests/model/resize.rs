@@ -4,6 +4,7 @@ use borough_model::job::{JobKind, JobSpec, ResizeMode, TaskOverride, UpdateSpec}
 use borough_model::node::Within;
 use borough_model::resource::{Dimension, Resources};
 use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView, SpecDifference};
+use borough_model::task::machine::task_transition;
 use borough_model::task::{
     Health, RESIZE_DUE_MS, RESIZE_RETRY_MS, Resize, ResizeNext, ResizeRefused, ResizeWish, TaskEvent,
     TaskRow, resize_next,
@@ -179,6 +180,25 @@ fn a_rollout_resizes_what_it_can_without_budget_and_is_done_when_that_is_in_forc
     tasks[0] = TaskRow { resize: in_use, ..running(0) };
     assert_eq!(both(&tasks, NOW), RolloutStep::Wait { due_ms: Some(NOW + RESIZE_RETRY_MS) });
     assert_eq!(resized(&both(&tasks, NOW + RESIZE_RETRY_MS)), [0]);
+}
+
+/// Memory that stays in use has its order repeated for ever, and the rollout must reach its deadline all the same.
+#[test]
+fn an_order_that_repeats_a_refused_one_is_no_progress_to_keep() {
+    let (row, spec) = job(1, UpdateSpec::default());
+    let row = begun(&row);
+    let at_ms = NOW + 120_000;
+    let after = |row: &TaskRow, event: &TaskEvent| task_transition(row, event, at_ms).unwrap().row;
+    let ordered = |from: &TaskRow| after(from, &resize_ordered(1, 900, None));
+    let first = ordered(&running(Health::Healthy));
+    let next = |task: &TaskRow| step(&row, &spec, std::slice::from_ref(task), &[0], at_ms);
+    assert_eq!(next(&first), RolloutStep::Progress(at_ms));
+    let in_use = Some(ResizeRefused::MemoryInUse { used_bytes: 2, asked_bytes: 1 });
+    let order = first.resize_ordered().unwrap().order;
+    let settled = TaskEvent::ResizeSettled { attempt: attempt(1), order, refused: in_use };
+    let again = ordered(&after(&first, &settled));
+    assert!(again.resize_ordered().unwrap().again);
+    assert!(matches!(next(&again), RolloutStep::Wait { .. }), "{:?}", next(&again));
 }
 
 /// The first tasks prove the new amounts. One that fails with them holds the others up.

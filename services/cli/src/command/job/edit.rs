@@ -37,9 +37,7 @@ pub(super) async fn edit(
     let stored = client.job_get(&job).await?;
     let row = stored.job.unwrap_or_default();
     running(&job, &row)?;
-    if !global.dry_run {
-        intent.possible(global)?;
-    }
+    intent.possible(global)?;
     let editor = editor_chosen(editor_named(), &job)?;
     let draft = Draft::new(&client, &job, &row, &stored.spec.unwrap_or_default(), editor)?;
     loop {

@@ -88,7 +88,7 @@ pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOve
 pub(super) fn command_check(fields: &mut FieldErrors, path: &str, command: &[String]) {
     // An argument may have a stand-in, so the list is not shown.
     match command.first().map(String::as_str) {
-        None => fields.require(false, path, "[]", "a program and its arguments"),
+        None => fields.refuse(path, "[]", "a program and its arguments"),
         Some(program) => {
             fields.require(!program.is_empty(), &format!("{path}[0]"), format!("{program:?}"), "a program");
         }
