@@ -421,7 +421,10 @@ fn timed_update(timed: &mut BTreeSet<NodeId>, state: &MirrorState, examined: &[N
     }
 }
 
-/// Returns true for an error of the store that one action has by itself, however often it is tried. The others go on.
+/// Returns true for an error of the store that says nothing about the lease: the action is not done, and the others go
+/// on. A term that ended for it would watch all nodes anew, and so declare none lost for a while. A store that answers
+/// nobody ends the term by the next renewal.
 fn is_of_action(error: &KvError) -> bool {
-    matches!(error.code, ErrorCode::TransactionTooOld | ErrorCode::TransactionTooLarge)
+    use ErrorCode::{TransactionTimedOut, TransactionTooLarge, TransactionTooOld};
+    matches!(error.code, TransactionTimedOut | TransactionTooLarge | TransactionTooOld)
 }
