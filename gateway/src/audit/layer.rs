@@ -93,11 +93,11 @@ pub(crate) fn refusal_note(cells: &Cells, trace: &CallTrace, method: &str, statu
     match trace.cell() {
         Some(cell) => {
             if let Ok(cell) = cells.get(cell) {
-                cell.audit.refused(call);
+                cell.audit.refused(call, cell.clock.wall_ms());
             }
         }
         // Its message was not read, so it may have been for any cell.
-        None => cells.0.values().for_each(|cell| cell.audit.refused(call.clone())),
+        None => cells.0.values().for_each(|cell| cell.audit.refused(call.clone(), cell.clock.wall_ms())),
     }
 }
 

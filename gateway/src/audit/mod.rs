@@ -61,7 +61,9 @@ impl AuditService for AuditServer {
                 (ListPosition::last(cell).await?, behind)
             }
         };
-        let (calls, end) = calls_before(cell, &filter, begin, page.limit).await?;
+        let (mut calls, end) = calls_before(cell, &filter, begin, page.limit).await?;
+        // Refusals are written some seconds after they were made.
+        calls.sort_by_key(|call| std::cmp::Reverse(call.at_ms));
         let next_page = end.map(|end| list.token(&end.to_text())).unwrap_or_default();
         Ok(Response::new(v1::ListAuditResponse { calls, next_page, behind }))
     }

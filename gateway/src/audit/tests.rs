@@ -87,6 +87,7 @@ fn refusal(number: u32) -> AuditedCall {
         object: Some(format!("job/ada/j{number}")),
         revisions: None,
         refused: Some(AuditRefusal { code: "code".to_owned(), reason: String::new(), times: 1 }),
+        at_ms: None,
     }
 }
 
@@ -97,7 +98,7 @@ async fn pages_have_each_call_once() {
     let cell = gateway.cells.get("alpha").unwrap();
     let mut all = Vec::new();
     for number in 0..60_u32 {
-        cell.audit.done(refusal(number));
+        cell.audit.done(refusal(number), 0);
         all.push(format!("job/ada/j{number}"));
         if number % 7 == 0 {
             gateway.seal().await;

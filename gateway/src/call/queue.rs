@@ -37,13 +37,15 @@ struct WaitingCalls {
 }
 
 impl AuditQueue {
-    /// Takes a call that was refused.
-    pub(crate) fn refused(&self, call: AuditedCall) {
+    /// Takes a call that was refused at this wall time.
+    pub(crate) fn refused(&self, call: AuditedCall, now_ms: i64) {
+        let call = AuditedCall { at_ms: Some(now_ms), ..call };
         self.waiting.lock().refusals.push(call, BOUNDS);
     }
 
-    /// Takes a call that was done and has changed no row.
-    pub(crate) fn done(&self, call: AuditedCall) {
+    /// Takes a call that was done at this wall time and has changed no row.
+    pub(crate) fn done(&self, call: AuditedCall, now_ms: i64) {
+        let call = AuditedCall { at_ms: Some(now_ms), ..call };
         let commands = &mut self.waiting.lock().commands;
         if commands.len() < COMMANDS_MAX {
             commands.push(call);
@@ -84,6 +86,7 @@ mod tests {
             object: None,
             revisions: None,
             refused: Some(AuditRefusal { code: "NOT_FOUND".to_owned(), reason: String::new(), times: 1 }),
+            at_ms: None,
         }
     }
 
@@ -91,9 +94,9 @@ mod tests {
     #[tokio::test]
     async fn what_was_tried_is_tried_again_alone_and_under_the_same_request() {
         let queue = AuditQueue::default();
-        queue.done(refused(1));
+        queue.done(refused(1), 5);
         queue.to_write().await.request = Some(RequestId(7));
-        queue.done(refused(2));
+        queue.done(refused(2), 6);
         let mut batch = queue.to_write().await;
         assert_eq!((batch.calls.len(), batch.request), (1, Some(RequestId(7))));
         *batch = AuditBatch::default();
@@ -108,7 +111,7 @@ mod tests {
         let documented = include_str!("../../../docs/access.md");
         assert!(documented.contains("eight kinds of refusals of one caller apart"), "the number has changed");
         let queue = AuditQueue::default();
-        (0..10).for_each(|method| queue.refused(refused(method)));
+        (0..10).for_each(|method| queue.refused(refused(method), i64::from(method)));
         let written = &queue.to_write().await.calls;
         let others: Vec<_> = written.iter().filter(|call| call.method == "other").collect();
         assert_eq!((written.len(), others.len()), (9, 1));

@@ -103,6 +103,7 @@ impl CallTrace {
             object: about.and_then(|about| text(&about.object)),
             revisions: None,
             refused: None,
+            at_ms: None,
         }
     }
 }

@@ -113,7 +113,7 @@ impl TaskService for TaskServer {
                 let started = exec_start(found, open, inbound, slot).await?;
                 // Another gateway that has handed it on knows who asked, and from where.
                 if !handed_on {
-                    cell.audit.done(seen.trace.call(v1::ExecOpen::METHOD));
+                    cell.audit.done(seen.trace.call(v1::ExecOpen::METHOD), cell.clock.wall_ms());
                 }
                 Ok(Response::new(ongoing.hold(started)))
             }
@@ -121,7 +121,7 @@ impl TaskService for TaskServer {
                 let task = format!("{}/{}/{}", open.user, open.job, open.index);
                 let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await;
                 let stream = stream.map_err(|status| Peers::refusal(&task, status))?;
-                cell.audit.done(seen.trace.call(v1::ExecOpen::METHOD));
+                cell.audit.done(seen.trace.call(v1::ExecOpen::METHOD), cell.clock.wall_ms());
                 Ok(Response::new(ongoing.hold(slot.held(stream.into_inner()))))
             }
         }

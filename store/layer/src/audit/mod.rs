@@ -69,8 +69,9 @@ pub async fn audit_seal(
         .entries
         .into_iter()
         .flat_map(|(_, entry)| {
-            let at_ms = entry.at_ms;
-            entry.calls.unwrap_or_default().into_iter().map(move |call| AuditRecord { at_ms, call })
+            let of_entry = entry.at_ms;
+            let calls = entry.calls.unwrap_or_default().into_iter();
+            calls.map(move |call| AuditRecord { at_ms: call.at_ms.unwrap_or(of_entry), call })
         })
         .collect();
     let moves = !records.is_empty() || passed >= MOVE_ENTRIES || stored.is_none();

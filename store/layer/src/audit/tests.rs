@@ -18,6 +18,7 @@ fn call(object: &str) -> AuditedCall {
         object: Some(object.to_owned()),
         revisions: None,
         refused: None,
+        at_ms: None,
     }
 }
 
@@ -95,6 +96,22 @@ async fn every_call_is_sealed_once_and_before_it_is_trimmed() {
     assert_eq!(cell.objects().await, expected);
     assert_eq!(cell.seal(None).await.calls, 0);
     assert!(cell.trim().await, "what is sealed may go");
+}
+
+/// Refusals are written together, some seconds after they were made.
+#[tokio::test]
+async fn a_call_has_the_time_at_which_it_was_made() {
+    let cell = TestCell::new().await;
+    let made = cell.change(Change { at_ms: 9_000, ..change(1, "audit") }, async |_, changes| {
+        changes.call_push(AuditedCall { at_ms: Some(4_000), ..call("job/ann/web") });
+        changes.call_push(call("node/a"));
+        Ok(())
+    });
+    made.await.unwrap();
+    cell.seal(None).await;
+    let chunks = cell.chunks().await;
+    let times: Vec<i64> = chunks.iter().flat_map(AuditSeal::records).map(|record| record.at_ms).collect();
+    assert_eq!(times, [4_000, 9_000]);
 }
 
 /// Many entries without a call: nobody reads them again, and they may be trimmed.

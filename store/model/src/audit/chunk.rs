@@ -141,6 +141,7 @@ mod tests {
             object: Some(object),
             revisions: None,
             refused: None,
+            at_ms: None,
         };
         AuditRecord { at_ms: 1, call }
     }

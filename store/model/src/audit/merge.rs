@@ -104,6 +104,7 @@ fn other(by: &str) -> AuditedCall {
         object: None,
         revisions: None,
         refused: Some(AuditRefusal { code: "OTHER".to_owned(), reason: String::new(), times: 1 }),
+        at_ms: None,
     }
 }
 
@@ -125,6 +126,7 @@ mod tests {
                 reason: "ACCESS_REFUSED".to_owned(),
                 times: 1,
             }),
+            at_ms: None,
         }
     }
 

@@ -52,6 +52,11 @@ pub struct AuditedCall {
     #[n(7)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<AuditRefusal>,
+    /// When it was made, wall time, milliseconds since 1970; absent: at the time of its entry. Calls without a
+    /// transaction of their own are written together, some seconds later. An [`AuditRecord`] has this time.
+    #[n(8)]
+    #[serde(skip)]
+    pub at_ms: Option<i64>,
 }
 
 /// The revisions of an object.

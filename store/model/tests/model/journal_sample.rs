@@ -47,6 +47,7 @@ pub(crate) fn journal_calls(entry: JournalEntry) -> JournalEntry {
         object: text("job/ada/web"),
         revisions: Some(AuditRevisions { before: 3, after: 4 }),
         refused: None,
+        at_ms: None,
     };
     let refused = AuditedCall {
         method: "JobService/StopJob".to_owned(),
@@ -61,6 +62,7 @@ pub(crate) fn journal_calls(entry: JournalEntry) -> JournalEntry {
             reason: "CREDENTIAL_MISSING".to_owned(),
             times: 7,
         }),
+        at_ms: Some(11),
     };
     JournalEntry { deltas: Vec::new(), calls: Some(vec![done, refused]), ..entry }
 }

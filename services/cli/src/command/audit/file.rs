@@ -207,6 +207,7 @@ mod tests {
             object: Some(format!("job/ann/{}{number}", "x".repeat(9_000))),
             revisions: None,
             refused: None,
+            at_ms: None,
         };
         (0..count).map(|number| AuditRecord { at_ms: 1, call: call(number) }).collect()
     }
