@@ -128,7 +128,9 @@ impl DisruptionBudget {
             _ if task.incarnation.0 == 0 => unplaced,
             // A version that never served fails by itself. Were that free, each task that moves would begin with it,
             // and none would be left.
-            _ if task.keeps_failing() && self.proven.is_none_or(|proven| task.spec_version <= proven) => {
+            _ if task.keeps_failing()
+                && self.proven.is_none_or(|proven| task.failing_version() <= proven) =>
+            {
                 TaskPresence::Exempt
             }
             _ => TaskPresence::Away,

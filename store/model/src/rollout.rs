@@ -124,6 +124,8 @@ impl RolloutView {
         let is_healthy = task.is_healthy();
         let is_new = task.spec_version >= rules.version;
         let is_earlier = task.spec_version > 0 && !is_new;
+        // It has failed in the same way before the version.
+        let fails_before = task.failures > 0 && task.failing_version() < rules.version;
         // One that surges is never settled: it ends with the rollout.
         let owned = u32::from(task.id.index < rules.count);
         let surges = task.id.index >= rules.count && !task.waits_for_node();
@@ -157,7 +159,7 @@ impl RolloutView {
             }
             // The change does not concern it: it serves, or fails for reasons of its own. One that was replaced for a
             // version that is taken back now has not failed, and is waited for.
-            _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
+            _ if (is_earlier || fails_before) && !stale && (is_healthy || task.failures > 0) => {
                 self.settled = self.settled.saturating_add(owned);
                 self.serving_add(if is_healthy { owned } else { 0 });
                 let holds_none_up = is_healthy || (owned > 0 && task.keeps_failing());
@@ -166,7 +168,7 @@ impl RolloutView {
             TaskState::Running if is_healthy => self.visit_healthy(task, rules, now_ms),
             _ => {}
         }
-        if is_new && !is_behind {
+        if is_new && !is_behind && !fails_before {
             self.visit_failures(task);
         }
     }
@@ -307,11 +309,15 @@ impl RolloutView {
     /// How many tasks keep an earlier version, if nothing is left to do; `None`: something is. What surges ends then.
     /// Until it has ended, a version that asks for other resources stays charged.
     fn done_skipped(&self, rollout: &Rollout, rules: &RolloutRules) -> Option<u32> {
+        self.settled_skipped(rules).filter(|_| !self.stale_beyond || rollout.held.is_empty())
+    }
+
+    /// The same, whatever the tasks beyond the count still do.
+    fn settled_skipped(&self, rules: &RolloutRules) -> Option<u32> {
         let left = if rules.disruptions_left == Some(0) { self.stale_healthy } else { 0 };
         let skipped = left.saturating_add(self.kept);
         let is_settled = self.settled.saturating_add(skipped) >= rules.count && self.stale_healthy == left;
-        let beyond_ends = !self.stale_beyond || rollout.held.is_empty();
-        (rules.canaries == 0 && !self.stale && beyond_ends && is_settled).then_some(skipped)
+        (rules.canaries == 0 && !self.stale && is_settled).then_some(skipped)
     }
 
     /// A healthy attempt of the version in force.
@@ -413,7 +419,10 @@ impl RolloutView {
         let since_ms = self.progress_ms.map_or(recorded_ms, |last| last.max(recorded_ms));
         let since_ms = since_ms.max(rules.watched_since_ms);
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
-        if now_ms >= end_ms {
+        // The owner has what the version brings. Tasks beyond the count take the time that they have to end, and their
+        // node may not answer.
+        let only_beyond = self.settled_skipped(rules).is_some();
+        if now_ms >= end_ms && !only_beyond {
             return RolloutStep::Fail(self.no_progress(rules));
         }
         let batch = self.resize_batch(rules);
@@ -440,8 +449,8 @@ impl RolloutView {
             if self.kept_ms >= recorded_ms.saturating_add_unsigned(rules.progress_least_ms()) {
                 return RolloutStep::Progress(self.kept_ms);
             }
-            let due_ms = self.due_ms.map_or(end_ms, |due_ms| due_ms.min(end_ms));
-            return RolloutStep::Wait { due_ms: Some(due_ms) };
+            let end_ms = Some(end_ms).filter(|_| !only_beyond);
+            return RolloutStep::Wait { due_ms: self.due_ms.into_iter().chain(end_ms).min() };
         }
         RolloutStep::Replace(replaced)
     }

@@ -19,6 +19,7 @@ use borough_model::node::{
     CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, ShareFit, node_alloc_apply, resize_shortfall,
 };
 use borough_model::resource::{Resources, Shortfall};
+use borough_model::rollout::SpecDifference;
 use borough_model::task::{
     ChargeOwner, EndpointEffect, Health, OwnerEffect, TaskEvent, TaskRow, TaskState, Transition,
     TransitionRefused, task_transition,
@@ -62,6 +63,15 @@ pub(super) struct JobEntry {
     pub(super) shared: Vec<TaskRow>,
     /// Tasks that are charged other amounts, each with its previous and its new row.
     pub(super) resized: Vec<(TaskRow, TaskRow)>,
+}
+
+impl JobEntry {
+    /// Whether an attempt begins in the place of one of another version that ran the task alike.
+    fn begins_alike(&self, before: &TaskRow, after: &TaskRow) -> bool {
+        let begins = after.incarnation > before.incarnation && after.spec_version != before.spec_version;
+        let specs = self.specs.get(&before.spec_version).zip(self.specs.get(&after.spec_version));
+        begins && specs.is_some_and(|(old, new)| SpecDifference::between(old, new).runs_alike(after.id.index))
+    }
 }
 
 /// A node: its row and its commitment.
@@ -259,7 +269,12 @@ impl TaskBook {
         // What a lost attempt takes is in use on its node, whether it runs or is left of it.
         let is_back = entry.row.state == TaskState::Lost;
         let fit = if is_back { ShareFit::Returned } else { ShareFit::Required };
-        let Transition { row, effects, .. } = transition;
+        let Transition { mut row, effects, .. } = transition;
+        if let Some(job) = self.jobs.get(&task.job).filter(|_| row.failures < entry.row.failures)
+            && job.begins_alike(&entry.row, &row)
+        {
+            row.failures_continue(&entry.row);
+        }
         match capacity_apply(&mut self.nodes, &effects.capacity, fit, now_ms) {
             // Its victims still use the capacity: it stays held.
             Err(StoreError::NodeBooks { source: NodeAllocError::DoesNotFit { .. }, .. })

@@ -57,6 +57,11 @@ impl SpecDifference {
         }
     }
 
+    /// Whether both versions run the task `index` alike, except for its weight at most.
+    pub fn runs_alike(&self, index: u32) -> bool {
+        !(self.everywhere || self.indexes.contains(&index)) || self.adoption.reaches(index)
+    }
+
     /// Whether the new version would run the task `index` as an attempt of the old one does.
     pub fn fit(&self, index: u32) -> AttemptFit {
         let concerns = self.everywhere || self.indexes.contains(&index);

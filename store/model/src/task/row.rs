@@ -1,5 +1,7 @@
 //! The rows of tasks and endpoints. A task without a row is pending and was never placed.
 
+use std::num::NonZeroU32;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -151,6 +153,11 @@ pub struct TaskRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[expect(clippy::box_collection, reason = "few tasks have helpers, and a row has few bytes for them")]
     pub helpers: Option<Box<Vec<HelperStatus>>>,
+    /// The spec version of the first of its failures in a row, if versions that run the task alike have followed;
+    /// absent: they are of its version.
+    #[n(32)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<NonZeroU32>,
 }
 
 /// An eviction of a task for one of higher priority.
@@ -172,6 +179,24 @@ impl TaskRow {
     /// Returns true if its attempt runs and its health check, if it has one, has passed.
     pub fn is_healthy(&self) -> bool {
         self.state == TaskState::Running && self.health == Health::Healthy
+    }
+
+    /// The spec version of the first of its failures in a row.
+    pub fn failing_version(&self) -> u32 {
+        self.failing_since.map_or(self.spec_version, NonZeroU32::get)
+    }
+
+    /// It has failed no more.
+    pub(crate) fn failures_clear(&mut self) {
+        (self.failures, self.failing_since) = (0, None);
+    }
+
+    /// Takes over the failures of `before`, whose version runs the task alike: the same has failed.
+    pub fn failures_continue(&mut self, before: &Self) {
+        (self.failures, self.crashed_on) = (before.failures, before.crashed_on);
+        self.crashes_there = before.crashes_there;
+        let is_earlier = before.failures > 0 && before.failing_version() != self.spec_version;
+        self.failing_since = NonZeroU32::new(before.failing_version()).filter(|_| is_earlier);
     }
 
     /// The row of a task without one: pending, never placed, charged to its job's unplaced remainder.
@@ -207,6 +232,7 @@ impl TaskRow {
             resize: None,
             alloc: None,
             helpers: None,
+            failing_since: None,
         }
     }
 

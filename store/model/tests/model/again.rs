@@ -1,5 +1,7 @@
 //! Rollouts that are tried again, and what they do not hold against their tasks.
 
+use std::num::NonZeroU32;
+
 use borough_model::job::{
     JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, UpdateSpec, stable_versions,
 };
@@ -190,4 +192,53 @@ fn a_version_that_was_left_by_its_tasks_does_not_count_as_rolled_out() {
     assert_eq!((resumed.state, resumed.clock_ms, resumed.untried), (RolloutState::Rolling, NOW + 9, false));
     assert_eq!(JobRow { count: 3, ..none.clone() }.rollout_resumed(NOW), None);
     assert!(Rollout::begin(&none, 0, "user/ada", NOW).empty);
+}
+
+/// The owner has what the version brings, so nothing is taken back for a task that nobody wants.
+#[test]
+fn a_task_beyond_the_count_that_takes_its_time_fails_no_rollout() {
+    let (row, spec) = job(2, UpdateSpec::default());
+    let row = begun(&row);
+    let held = set(&row, Rollout { held: vec![1], ..rollout_of(&row).clone() });
+    let well = |index| running(index, 2, NOW - HEALTHY_AFTER_MS);
+    let ends = task(2, 1, TaskState::Stopping, None);
+    let tasks = [well(0), well(1), ends.clone()];
+    let late = NOW + 3 * DEADLINE;
+    assert_eq!(step(&held, &spec, &tasks, late), RolloutStep::Wait { due_ms: None }, "its charge is kept");
+    assert_eq!(step(&row, &spec, &tasks, late), RolloutStep::Done { skipped: 0 });
+    let none = JobRow { count: 0, ..held.clone() };
+    assert_eq!(step(&none, &spec, &[ends.clone()], late), RolloutStep::Wait { due_ms: None });
+    let unsettled = [well(0), task(1, 2, TaskState::Starting, None), ends];
+    assert!(matches!(step(&held, &spec, &unsettled, late), RolloutStep::Fail(_)));
+}
+
+/// It has failed in the same way before, so it says nothing about the version.
+#[test]
+fn a_task_that_failed_before_a_change_that_does_not_concern_it_fails_no_rollout() {
+    let (row, spec) = job(2, UpdateSpec::default());
+    let row = begun(&row);
+    let well = running(0, 2, NOW - HEALTHY_AFTER_MS);
+    let failing = TaskRow { failing_since: NonZeroU32::new(1), ..paused(1, 2) };
+    assert_eq!(failing.failing_version(), 1);
+    assert_eq!(step(&row, &spec, &[well.clone(), failing], NOW), RolloutStep::Done { skipped: 0 });
+    let own = paused(1, 2);
+    assert_eq!(own.failing_version(), 2);
+    assert!(matches!(step(&row, &spec, &[well, own], NOW), RolloutStep::Fail(_)));
+}
+
+#[test]
+fn failures_that_go_on_keep_the_version_of_the_first_one() {
+    let first = TaskRow { failures: 2, ..task(0, 1, TaskState::Pending, None) };
+    let mut second = TaskRow { failures: 0, ..task(0, 2, TaskState::Assigned, None) };
+    second.failures_continue(&first);
+    assert_eq!((second.failures, second.failing_version()), (2, 1));
+    let mut third = task(0, 3, TaskState::Assigned, None);
+    third.failures_continue(&second);
+    assert_eq!((third.failures, third.failing_version()), (2, 1));
+    let mut well = task(0, 3, TaskState::Assigned, None);
+    well.failures_continue(&task(0, 2, TaskState::Pending, None));
+    assert_eq!((well.failures, well.failing_since), (0, None));
+    // Another version has not failed before.
+    let begun = task_transition(&third, &TaskEvent::FailuresForgotten, NOW).unwrap().row;
+    assert_eq!((begun.failures, begun.failing_since), (0, None));
 }

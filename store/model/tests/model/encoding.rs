@@ -100,6 +100,7 @@ fn task_full() -> TaskRow {
         resize: Some(Box::new(resize_full(resources()))),
         alloc: Some(Box::new(InAlloc { alloc: ALLOC, attempt: Incarnation(2), resources: resources() })),
         helpers: Some(Box::new(vec![crate::sample::helper_status()])),
+        failing_since: std::num::NonZeroU32::new(2),
     }
 }
 
@@ -475,6 +476,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
         resize: None,
         alloc: None,
         helpers: None,
+        failing_since: None,
         ..task_full()
     };
     assert_eq!(row, expected);

@@ -16,7 +16,7 @@ fn no_row_grows_unnoticed() {
         ("Name", size_of::<Name>(), 24),
         ("Resources", size_of::<Resources>(), 64),
         ("PortAssignment", size_of::<PortAssignment>(), 32),
-        ("TaskRow", size_of::<TaskRow>(), 328),
+        ("TaskRow", size_of::<TaskRow>(), 336),
         ("JobRow", size_of::<JobRow>(), 192),
         ("JobSpec", size_of::<JobSpec>(), 984),
         ("NodeRow", size_of::<NodeRow>(), 384),

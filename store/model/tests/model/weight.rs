@@ -1,6 +1,7 @@
 //! Weights change in place: which attempts adopt a version, and what its rollout does with them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use borough_model::job::{
     GangSpec, JobKind, JobRow, JobSpec, ResizeMode, Role, Rollout, TaskOverride, UpdateSpec, fields_fixed,
@@ -111,12 +112,12 @@ fn a_running_attempt_adopts_a_version_once_and_stays_as_it_is() {
     let after = row_from(before.clone(), &[adopt(2)]);
     let same = TaskRow {
         spec_version: 2,
-        failures: 0,
+        failing_since: NonZeroU32::new(1),
         revision: before.revision + 1,
         changed_ms: after.changed_ms,
         ..before
     };
-    assert_eq!(after, same, "what failed was another version");
+    assert_eq!(after, same, "its process runs as before, so its failures go on");
     assert_eq!(row_from(after.clone(), &[adopt(2), adopt(1)]), after);
 }
 

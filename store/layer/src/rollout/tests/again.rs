@@ -177,3 +177,21 @@ async fn a_file_that_differs_in_metadata_begins_a_failed_rollout_again() {
         assert_eq!((rollout.state, rollout.version, rollout.failure), (RolloutState::Rolling, 3, None));
     }
 }
+
+/// Otherwise labels that change again and again would hide a task that fails again and again.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_does_not_concern_a_task_forgets_none_of_its_failures() {
+    let world = World::new().await;
+    world.submit(&spec(1, 100, "one")).await.unwrap();
+    world.pauses(0).await;
+    let labelled = JobSpec { labels: [("n".to_owned(), "1".to_owned())].into(), ..spec(1, 100, "one") };
+    world.submit(&labelled).await.unwrap();
+    world.pauses(0).await;
+    let row = world.row(0).await.unwrap();
+    assert_eq!((row.spec_version, row.failures, row.failing_version()), (2, 2, 1));
+    // What runs otherwise has not failed yet.
+    world.submit(&spec(1, 100, "two")).await.unwrap();
+    world.pauses(0).await;
+    let row = world.row(0).await.unwrap();
+    assert_eq!((row.spec_version, row.failures, row.failing_version()), (3, 1, 3));
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::node::{node_silence_begin, node_silence_end, node_writer};
 
 fn tried(count: u32, cpu_millis: u64, command: &str, canaries: u32) -> JobSpec {
     let update = UpdateSpec { canaries, healthy_after_ms: 0, ..UpdateSpec::default() };
@@ -87,6 +88,51 @@ async fn a_version_is_tried_before_any_task_of_the_owner_has_it() {
     world.sweep().await;
     world.report(2, ReportPhase::Released).await;
     assert_eq!((world.versions().await, world.charged().await), (vec![2, 2], (600, 2)));
+}
+
+impl World {
+    /// The agent of the node stops to answer, or answers again.
+    async fn agent(&self, silence: Silence) {
+        self.change("silence", async |tx, changes| {
+            let writer = node_writer(tx, changes.space(), SOURCE).await?.unwrap();
+            match silence {
+                Silence::Begins => node_silence_begin(&writer, changes, 0).await.map(drop),
+                Silence::Ends => node_silence_end(&writer, changes).await.map(drop),
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What the controller does that has seen healthy canaries.
+    async fn promote(&self) {
+        let revision = self.job().await.revision;
+        self.change("rollout_promote", async |tx, changes| rollout_promote(tx, changes, JOB, revision).await)
+            .await
+            .unwrap();
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Silence {
+    Begins,
+    Ends,
+}
+
+/// Nobody knows how a canary is whose agent does not answer, whatever its row says.
+#[tokio::test(start_paused = true)]
+async fn a_promotion_looks_again_whether_the_canaries_answer() {
+    let world = World::new().await;
+    world.on_trial().await;
+    world.canaries(CanaryHealth::Healthy).await;
+    world.agent(Silence::Begins).await;
+    let refused = world.order(RolloutOrder::Promote).await.unwrap_err().to_string();
+    assert!(refused.contains("0 of 1 canary is healthy for long enough"), "{refused}");
+    world.promote().await;
+    assert_eq!(world.rollout().await.canaries, 1, "it was decided before the silence");
+    world.agent(Silence::Ends).await;
+    world.promote().await;
+    assert_eq!(world.rollout().await.canaries, 0);
 }
 
 #[tokio::test(start_paused = true)]

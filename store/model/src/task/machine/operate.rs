@@ -210,7 +210,7 @@ pub(super) fn failures_forgotten(row: &TaskRow, now_ms: i64) -> Decided {
     }
     TransitionDraft::new(row, now_ms)
         .with(|row| {
-            row.failures = 0;
+            row.failures_clear();
             row.not_before_ms = 0;
         })
         .done()

@@ -66,7 +66,8 @@ pub(super) fn resize_settled(
                     row.spec_version = settled.version;
                     row.resize = None;
                     // What failed was another version.
-                    (row.failures, row.crashed_on, row.crashes_there) = (0, None, 0);
+                    row.failures_clear();
+                    (row.crashed_on, row.crashes_there) = (None, 0);
                 });
                 // The version may also have another weight.
                 return step.charge(granted).endpoint(endpoint_in_place(row)).done();
@@ -96,12 +97,12 @@ pub(super) fn version_adopted(row: &TaskRow, version: u32, now_ms: i64) -> Decid
         }
         TaskState::Running if row.spec_version >= version => unchanged(row),
         TaskState::Running => {
-            let step = TransitionDraft::new(row, now_ms).with(|row| {
-                row.spec_version = version;
+            let step = TransitionDraft::new(row, now_ms).with(|next| {
+                next.spec_version = version;
                 // Another version has asked for it.
-                row.resize = None;
-                // What failed was another version.
-                (row.failures, row.crashed_on, row.crashes_there) = (0, None, 0);
+                next.resize = None;
+                // Its process runs as before.
+                next.failures_continue(row);
             });
             step.endpoint(endpoint_in_place(row)).done()
         }

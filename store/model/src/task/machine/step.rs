@@ -75,7 +75,8 @@ impl<'a> TransitionDraft<'a> {
         self.row.charge = Charge { owner: ChargeOwner::Task, resources: placement.resources.clone() };
         if self.row.spec_version != placement.spec_version {
             // What failed was another version.
-            (self.row.failures, self.row.crashed_on, self.row.crashes_there) = (0, None, 0);
+            self.row.failures_clear();
+            (self.row.crashed_on, self.row.crashes_there) = (None, 0);
         }
         self.row.spec_version = placement.spec_version;
         self.row.healthy_ms = 0;
@@ -190,6 +191,10 @@ impl<'a> TransitionDraft<'a> {
     fn decision(&mut self, decision: RestartDecision) {
         self.row.verdict = Some(decision.verdict);
         self.row.failures = decision.failures;
+        if decision.failures <= 1 {
+            // None is left, or the first one of its version.
+            self.row.failing_since = None;
+        }
         self.row.not_before_ms = decision.not_before_ms;
         if decision.crashed {
             let again_there = self.row.crashed_on == self.before.node;
@@ -272,7 +277,7 @@ impl TransitionDraft<'_> {
     pub(super) fn revived(mut self) -> Self {
         self.effects.owner = OwnerEffect::ToJob;
         self.row.charge.owner = ChargeOwner::Job;
-        self.row.failures = 0;
+        self.row.failures_clear();
         self.back_to_pending()
     }
 
