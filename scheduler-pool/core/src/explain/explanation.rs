@@ -139,8 +139,10 @@ pub enum WaitReason {
     GangNever {
         /// Members that still need a node.
         needed: u32,
-        /// How many members the empty cell could hold.
+        /// How many members the empty cell could hold, or those of its domains that the gang may use.
         most: u32,
+        /// Whether its topology bounds it, and not the cell.
+        within: bool,
     },
     /// No alloc of its set takes it now.
     InAllocs {

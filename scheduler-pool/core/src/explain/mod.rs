@@ -46,7 +46,7 @@ impl From<&GangCause> for WaitReason {
                 Self::GangTopology { attribute, domains_max, domains, needed, nearest, fitted }
             }
             GangCause::DomainsTaken => Self::GangStands,
-            &GangCause::Never { needed, most } => Self::GangNever { needed, most },
+            &GangCause::Never { needed, most, within } => Self::GangNever { needed, most, within },
         }
     }
 }

@@ -312,9 +312,14 @@ impl fmt::Display for WaitReason {
                 }
             }
             Self::GangStands => f.write_str("the domains of the other tasks of its gang are full"),
-            Self::GangNever { needed, most } => {
+            Self::GangNever { needed, most, within: false } => {
                 write!(f, "can never fit: {needed} are needed together, and the empty cell can take {most}")
             }
+            Self::GangNever { needed, most, within: true } => write!(
+                f,
+                "can never fit: {needed} are needed together, and within its gang_topology the empty cell takes {most}; \
+                 accepted: fewer tasks, a larger at_most, or prefer: true"
+            ),
             Self::InAllocs { set, asked, allocs, others } => allocs_written(f, set, asked, allocs, *others),
             Self::LeavesWithAlloc { set, index } => {
                 write!(f, "it leaves the node with its alloc {set}/{index}")
@@ -427,7 +432,8 @@ impl Explanation {
     fn written(&self, f: &mut fmt::Formatter<'_>, parts: TextParts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
-        if !asked {
+        // That single tasks have room helps nobody.
+        if !asked || (self.never_fits_together() && self.nodes_fit > 0) {
             return Ok(());
         }
         if !self.waits.is_empty() {

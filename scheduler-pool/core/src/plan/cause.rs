@@ -22,8 +22,8 @@ pub(crate) enum GangCause {
     DomainsShort(DomainsShort),
     /// Members of it are placed, and the domains that the others may join are full.
     DomainsTaken,
-    /// The empty cell could hold only `most` of the needed members.
-    Never { needed: u32, most: u32 },
+    /// The empty cell could hold only `most` of the needed members, or those of its domains that the gang may use.
+    Never { needed: u32, most: u32, within: bool },
 }
 
 /// Domains with too little free capacity for a gang.

@@ -184,13 +184,14 @@ impl Planner<'_, '_> {
         let Some(&class) = self.input.class(failed) else { return };
         let needed = gang.need();
         let never = refused.as_ref().is_some_and(|refused| refused.never);
+        let within = matches!(&refused, Some(refused) if matches!(refused.cause, GangCause::DomainsShort(_)));
         let mut causes = vec![match refused {
             Some(refused) => refused.cause,
             None => GangCause::Short { needed, fitted },
         }];
         if let Some(most) = self.members_max_empty(gang, members).filter(|&most| most < u64::from(needed)) {
             let most = u32::try_from(most).unwrap_or(u32::MAX);
-            causes.push(GangCause::Never { needed, most });
+            causes.push(GangCause::Never { needed, most, within });
         }
         let tasks = members.iter().map(|member| member.task.index).collect();
         let no_victims = self.preemptions.none_left(&class);
