@@ -24,6 +24,8 @@ pub(super) struct WatchScope {
     node: String,
     kinds: [bool; 4],
     members: bool,
+    /// Changes come with their sentences.
+    pub(super) sentences: bool,
     selector: Vec<v1::LabelMatch>,
 }
 
@@ -40,6 +42,7 @@ impl WatchScope {
             node: message.node.clone(),
             kinds,
             members: message.members,
+            sentences: message.sentences,
             selector: message.selector.clone(),
         }
     }
@@ -274,6 +277,7 @@ fn change_whole(
         }
         Delta::Member { row } if filter.members => Some(Change::MemberChanged(row.cell.to_string())),
         Delta::MemberRemoved { cell, .. } if filter.members => Some(Change::MemberRemoved(cell.to_string())),
+        _ if filter.sentences => Some(Change::Other(true)),
         _ => None,
     }
 }

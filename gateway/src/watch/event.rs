@@ -63,7 +63,8 @@ pub(super) fn sentence(
         }
         Delta::Task { row } => {
             let node = row.node.map(node_name).unwrap_or_default();
-            (task_subject(state, names, row), task_text(row, &node) + retry_text(action))
+            let text = task_text(row, &node) + &evicted_text(state, names, row) + retry_text(action);
+            (task_subject(state, names, row), text)
         }
         Delta::Node { row } => {
             let mut text = format!("{:?}", row.state).to_lowercase();
@@ -128,7 +129,7 @@ pub(super) fn actor_named(state: &MirrorState, actor: &str) -> String {
 fn merged_text(row: &MergedServiceRow) -> String {
     let selector: Vec<String> = row.selector.iter().map(ToString::to_string).collect();
     let shares = row.shares.iter().map(|(job, share)| format!("; {job} gets {share} per cent"));
-    format!("of jobs with {}{}", selector.join(","), shares.collect::<String>())
+    format!("chooses jobs with {}{}", selector.join(","), shares.collect::<String>())
 }
 
 /// What the owner of a federated job wants.
@@ -292,6 +293,16 @@ fn task_text(row: &TaskRow, node: &str) -> String {
             None => "over".to_owned(),
         },
     }
+}
+
+/// For which task an attempt is evicted: `, for task ada/web/0`. Empty if it is not.
+fn evicted_text(state: &MirrorState, names: &JobNames, row: &TaskRow) -> String {
+    let evicted = row.evicted.as_ref().filter(|_| row.state == TaskState::Stopping);
+    let by = evicted.map(|evicted| match names.of(state, evicted.by.job) {
+        Some(name) => format!(", for task {}/{}/{}", name.user, name.job, evicted.by.index),
+        None => format!(", for task {}", evicted.by),
+    });
+    by.unwrap_or_default()
 }
 
 /// The cores of an attempt: `, cores 2 and 3 of NUMA node 1`. Empty if it is not pinned.

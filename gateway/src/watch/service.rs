@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
-use borough_model::JournalEntry;
+use borough_model::{Delta, JournalEntry};
 use borough_proto::v1;
 use borough_proto::v1::watch_service_server::WatchService;
 use borough_store::journal::{Cursor, journal_before, journal_floor, journal_head};
+use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
 use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
@@ -56,7 +57,7 @@ impl WatchService for WatchServer {
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
         let (Asked { cell, message: request }, ongoing) = self.cells.admit_watch(request)?;
         let cell = Arc::clone(cell);
-        let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
+        let now = cell.state(MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
         let filter = scope_checked(request.filter.as_ref())?;
         let items = feed(Arc::clone(&cell), after, filter.subjects().next()).flat_map(move |item| {
@@ -105,19 +106,28 @@ fn responses_of(
         FeedItem::Entry(cursor, entry) => (cursor, entry),
         FeedItem::Bookmark(cursor) => return Ok(vec![bookmark(cursor)]),
     };
-    let changes = changes_of(cell, filter, &entry);
-    let changes = changes.map_err(|gone| {
+    let changes = changes_of(cell, filter, &entry).map_err(|gone| {
         let message = format!("the entry at {cursor} is of {gone}, which is forgotten since; list again");
         status_with(Code::OutOfRange, "CURSOR_FORGOTTEN", message, Default::default())
     })?;
     let last = changes.len().saturating_sub(1);
-    let response = |(place, change)| v1::WatchResponse {
-        cursor: Some(cursor_to_message(cursor)),
-        more: place < last,
-        change: Some(change),
-        actor: entry.actor.clone(),
-        action: entry.action.clone(),
-        at_ms: entry.at_ms,
+    let actor = if changes.is_empty() {
+        String::new()
+    } else {
+        cell.mirror.read(|state| actor_named(state, &entry.actor))
+    };
+    let response = |(place, ToldChange { change, sentence })| {
+        let (subject, text) = sentence.map(|said| (said.subject, said.text)).unwrap_or_default();
+        v1::WatchResponse {
+            cursor: Some(cursor_to_message(cursor)),
+            more: place < last,
+            change: Some(change),
+            actor: actor.clone(),
+            action: entry.action.clone(),
+            at_ms: entry.at_ms,
+            subject,
+            text,
+        }
     };
     Ok(changes.into_iter().enumerate().map(response).collect())
 }
@@ -128,17 +138,34 @@ fn changes_of(
     cell: &CellContext,
     filter: &WatchScope,
     entry: &JournalEntry,
-) -> Result<Vec<v1::watch_response::Change>, String> {
-    let mut changes = Vec::new();
+) -> Result<Vec<ToldChange>, String> {
+    let (mut changes, names) = (Vec::new(), JobNames::default());
     for part in entry.deltas.chunks(PART_DELTAS) {
-        let of_part: Result<Vec<WatchedChange>, String> = cell.mirror.read(|state| {
+        let of_part: Result<Vec<(WatchedChange, Option<Sentence>)>, String> = cell.mirror.read(|state| {
             let gone = part.iter().find_map(|delta| forgotten(state, filter, delta));
-            let changes = part.iter().filter_map(|delta| change_of(cell, state, filter, delta));
+            let changes = part.iter().filter_map(|delta| {
+                let change = change_of(cell, state, filter, delta);
+                Some((change?, filter.sentences.then(|| told(state, &names, delta, entry)).flatten()))
+            });
             gone.map_or_else(|| Ok(changes.collect()), Err)
         });
-        changes.extend(of_part?.into_iter().map(|change| change.whole(cell)));
+        let whole =
+            |(change, sentence): (WatchedChange, _)| ToldChange { change: change.whole(cell), sentence };
+        changes.extend(of_part?.into_iter().map(whole));
     }
     Ok(changes)
+}
+
+/// A change, with the sentence about it if the watcher asks for sentences.
+struct ToldChange {
+    change: v1::watch_response::Change,
+    sentence: Option<Sentence>,
+}
+
+/// The sentence about a delta of an entry, with the values that the entry changed.
+fn told(state: &MirrorState, names: &JobNames, delta: &Delta, entry: &JournalEntry) -> Option<Sentence> {
+    let values = entry.values.as_deref().unwrap_or_default();
+    Some(with_values(sentence(state, names, delta, &entry.action)?, delta, values))
 }
 
 fn bookmark(cursor: Cursor) -> v1::WatchResponse {
@@ -189,11 +216,11 @@ async fn events_list(
 }
 
 fn events_of(
-    state: &borough_store::mirror::MirrorState,
+    state: &MirrorState,
     names: &JobNames,
     filter: &WatchScope,
     cursor: Cursor,
-    entry: &borough_model::JournalEntry,
+    entry: &JournalEntry,
 ) -> Vec<v1::Event> {
     let wanted = entry.deltas.iter().filter(|delta| filter.wants(state, names, delta));
     let event = |sentence: Sentence| v1::Event {
@@ -204,12 +231,7 @@ fn events_of(
         subject: sentence.subject,
         text: sentence.text,
     };
-    let values = entry.values.as_deref().unwrap_or_default();
-    let said = |delta: &borough_model::Delta| {
-        let sentence = sentence(state, names, delta, &entry.action)?;
-        Some(event(with_values(sentence, delta, values)))
-    };
-    wanted.filter_map(said).collect()
+    wanted.filter_map(|delta| told(state, names, delta, entry).map(event)).collect()
 }
 
 #[cfg(test)]

@@ -107,7 +107,9 @@ type WatchFilter struct {
 	// those at the time of the change: a job or a node that is forgotten has none, and no condition holds for it.
 	Selector []*LabelMatch `protobuf:"bytes,8,rep,name=selector,proto3" json:"selector,omitempty"`
 	// Member cells of a federation that has its home in this cell. Only a filter that says so selects them.
-	Members       bool `protobuf:"varint,9,opt,name=members,proto3" json:"members,omitempty"`
+	Members bool `protobuf:"varint,9,opt,name=members,proto3" json:"members,omitempty"`
+	// Each change comes with its subject and its sentence, as ListEvents has them.
+	Sentences     bool `protobuf:"varint,10,opt,name=sentences,proto3" json:"sentences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +207,13 @@ func (x *WatchFilter) GetMembers() bool {
 	return false
 }
 
+func (x *WatchFilter) GetSentences() bool {
+	if x != nil {
+		return x.Sentences
+	}
+	return false
+}
+
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The position of the change. All changes of one commit have the same.
@@ -221,14 +230,18 @@ type WatchResponse struct {
 	//	*WatchResponse_Bookmark
 	//	*WatchResponse_MemberChanged
 	//	*WatchResponse_MemberRemoved
+	//	*WatchResponse_Other
 	Change isWatchResponse_Change `protobuf_oneof:"change"`
-	// The user, node or role that caused the change, and the name of its action.
+	// The user, node or role that caused the change, and the name of its action. An agent has the name of its node.
 	Actor  string `protobuf:"bytes,10,opt,name=actor,proto3" json:"actor,omitempty"`
 	Action string `protobuf:"bytes,11,opt,name=action,proto3" json:"action,omitempty"`
 	// Wall time of the writer, milliseconds since 1970.
 	AtMs int64 `protobuf:"varint,12,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// More changes of the same commit follow. A watch from this cursor would miss them.
-	More          bool `protobuf:"varint,13,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,13,opt,name=more,proto3" json:"more,omitempty"`
+	// The subject and the sentence that ListEvents has of the change, if the filter asks for sentences.
+	Subject       string `protobuf:"bytes,16,opt,name=subject,proto3" json:"subject,omitempty"`
+	Text          string `protobuf:"bytes,17,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,6 +380,15 @@ func (x *WatchResponse) GetMemberRemoved() string {
 	return ""
 }
 
+func (x *WatchResponse) GetOther() bool {
+	if x != nil {
+		if x, ok := x.Change.(*WatchResponse_Other); ok {
+			return x.Other
+		}
+	}
+	return false
+}
+
 func (x *WatchResponse) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -393,6 +415,20 @@ func (x *WatchResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *WatchResponse) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *WatchResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 type isWatchResponse_Change interface {
@@ -443,6 +479,12 @@ type WatchResponse_MemberRemoved struct {
 	MemberRemoved string `protobuf:"bytes,15,opt,name=member_removed,json=memberRemoved,proto3,oneof"`
 }
 
+type WatchResponse_Other struct {
+	// Something else changed, such as the settings of the cell: the sentence says what. Only a filter that asks for
+	// sentences selects it.
+	Other bool `protobuf:"varint,18,opt,name=other,proto3,oneof"`
+}
+
 func (*WatchResponse_Job) isWatchResponse_Change() {}
 
 func (*WatchResponse_Task) isWatchResponse_Change() {}
@@ -462,6 +504,8 @@ func (*WatchResponse_Bookmark) isWatchResponse_Change() {}
 func (*WatchResponse_MemberChanged) isWatchResponse_Change() {}
 
 func (*WatchResponse_MemberRemoved) isWatchResponse_Change() {}
+
+func (*WatchResponse_Other) isWatchResponse_Change() {}
 
 // A job that the cell has removed, some time after its end.
 type JobRemoved struct {
@@ -751,7 +795,7 @@ const file_borough_v1_watch_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12*\n" +
 	"\x06resume\x18\x03 \x01(\v2\x12.borough.v1.CursorR\x06resume\x12/\n" +
-	"\x06filter\x18\x04 \x01(\v2\x17.borough.v1.WatchFilterR\x06filter\"\xf3\x01\n" +
+	"\x06filter\x18\x04 \x01(\v2\x17.borough.v1.WatchFilterR\x06filter\"\x91\x02\n" +
 	"\vWatchFilter\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -761,7 +805,9 @@ const file_borough_v1_watch_proto_rawDesc = "" +
 	"\x05nodes\x18\x06 \x01(\bR\x05nodes\x12\x1c\n" +
 	"\tendpoints\x18\a \x01(\bR\tendpoints\x122\n" +
 	"\bselector\x18\b \x03(\v2\x16.borough.v1.LabelMatchR\bselector\x12\x18\n" +
-	"\amembers\x18\t \x01(\bR\amembers\"\xe5\x04\n" +
+	"\amembers\x18\t \x01(\bR\amembers\x12\x1c\n" +
+	"\tsentences\x18\n" +
+	" \x01(\bR\tsentences\"\xab\x05\n" +
 	"\rWatchResponse\x12*\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x12.borough.v1.CursorR\x06cursor\x12#\n" +
 	"\x03job\x18\x02 \x01(\v2\x0f.borough.v1.JobH\x00R\x03job\x12&\n" +
@@ -774,12 +820,15 @@ const file_borough_v1_watch_proto_rawDesc = "" +
 	"\fnode_removed\x18\b \x01(\tH\x00R\vnodeRemoved\x12\x1c\n" +
 	"\bbookmark\x18\t \x01(\bH\x00R\bbookmark\x12'\n" +
 	"\x0emember_changed\x18\x0e \x01(\tH\x00R\rmemberChanged\x12'\n" +
-	"\x0emember_removed\x18\x0f \x01(\tH\x00R\rmemberRemoved\x12\x14\n" +
+	"\x0emember_removed\x18\x0f \x01(\tH\x00R\rmemberRemoved\x12\x16\n" +
+	"\x05other\x18\x12 \x01(\bH\x00R\x05other\x12\x14\n" +
 	"\x05actor\x18\n" +
 	" \x01(\tR\x05actor\x12\x16\n" +
 	"\x06action\x18\v \x01(\tR\x06action\x12\x13\n" +
 	"\x05at_ms\x18\f \x01(\x03R\x04atMs\x12\x12\n" +
-	"\x04more\x18\r \x01(\bR\x04moreB\b\n" +
+	"\x04more\x18\r \x01(\bR\x04more\x12\x18\n" +
+	"\asubject\x18\x10 \x01(\tR\asubject\x12\x12\n" +
+	"\x04text\x18\x11 \x01(\tR\x04textB\b\n" +
 	"\x06change\"B\n" +
 	"\n" +
 	"JobRemoved\x12\x0e\n" +
@@ -886,6 +935,7 @@ func file_borough_v1_watch_proto_init() {
 		(*WatchResponse_Bookmark)(nil),
 		(*WatchResponse_MemberChanged)(nil),
 		(*WatchResponse_MemberRemoved)(nil),
+		(*WatchResponse_Other)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -299,6 +299,14 @@ async fn events_are_chosen_by_the_present_labels_of_their_jobs_and_nodes() {
     watch.kill().await.unwrap();
     let text = std::fs::read_to_string(&watched).unwrap();
     assert!(!text.contains("tester/front"), "{text}");
+    // A watch shows each event as a list does.
+    let listed = cell.borough(&["event", "list", "--limit", "10000", "-o", "json"]).await.ended(0).json();
+    let told = |event: &Value| ["at_ms", "actor", "action", "subject", "text"].map(|key| event[key].clone());
+    let listed: Vec<_> = listed.as_array().unwrap().iter().map(told).collect();
+    for line in text.lines() {
+        let watched = told(&serde_json::from_str(line).unwrap());
+        assert!(listed.contains(&watched), "{watched:?} is not in the list");
+    }
     cell.finish().await;
 }
 

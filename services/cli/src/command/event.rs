@@ -106,6 +106,7 @@ async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Resul
     if !filter.node.is_empty() {
         node_awaited(client, &filter.node, printer).await?;
     }
+    let filter = WatchFilter { sentences: true, ..filter };
     loop {
         let (mut items, mut is_absent) = (client.watch_cell(filter.clone(), None), false);
         while let Some(item) = items.next().await {

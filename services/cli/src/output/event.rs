@@ -50,16 +50,17 @@ impl Tabular for EventView {
     }
 }
 
-/// A change in a watch: its subject, and the whole object.
+/// A change in a watch: what a list of events has of it, and the whole object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ChangeView {
     pub(crate) at_ms: i64,
     pub(crate) actor: Foreign,
     pub(crate) action: Foreign,
     /// `job`, `task`, `node`, `endpoint`, `endpoint_withdrawn`, `job_removed`, `node_removed`,
-    /// `member_changed` or `member_removed`.
+    /// `member_changed`, `member_removed` or `other`.
     pub(crate) kind: &'static str,
-    pub(crate) subject: String,
+    pub(crate) subject: Foreign,
+    pub(crate) text: Foreign,
     /// Its present state; empty if it has none.
     pub(crate) state: String,
     /// The whole object, if it exists.
@@ -109,19 +110,25 @@ impl ChangeView {
             Change::MemberRemoved(name) => {
                 ("member_removed", Foreign::from(name).to_string(), String::new(), Value::Null)
             }
+            Change::Other(_) => ("other", String::new(), String::new(), Value::Null),
             Change::Bookmark(_) => return None,
         };
-        let v1::WatchResponse { actor, action, at_ms, .. } = message;
+        let v1::WatchResponse { actor, action, at_ms, subject: told, text, .. } = message;
+        // A gateway of the release before this one sends no sentences.
+        let (subject, text) = if told.is_empty() {
+            (format!("{} {subject}", kind.replace('_', " ")), state.clone())
+        } else {
+            (told, text)
+        };
         let (actor, action) = (actor.into(), action.into());
-        Some(Self { at_ms, actor, action, kind, subject, state, object })
+        Some(Self { at_ms, actor, action, kind, subject: subject.into(), text: text.into(), state, object })
     }
 
     pub(crate) fn text(&self) -> String {
-        let kind = self.kind.replace('_', " ");
         // A person has done it. What the cell does by itself needs no name.
         let by = self.actor.to_string().strip_prefix("user/").map(|user| format!(" by {user}"));
         let action = format!("{}{}", self.action, by.unwrap_or_default());
-        let text = format!("{} {kind} {}: {} [{action}]", time(self.at_ms), self.subject, self.state);
+        let text = format!("{} {}: {} [{action}]", time(self.at_ms), self.subject, self.text);
         text.replace(" []", "").replace(":  [", ": [")
     }
 }

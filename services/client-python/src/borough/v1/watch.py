@@ -36,6 +36,8 @@ class WatchFilter(Record):
     """
     members: bool = False
     """Member cells of a federation that has its home in this cell. Only a filter that says so selects them."""
+    sentences: bool = False
+    """Each change comes with its subject and its sentence, as ListEvents has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +62,22 @@ class Change(Record):
     """Name of a member cell that joined or changed. GetMember shows it: what was seen of it is in no journal."""
     member_removed: str | None = None
     """Name of a member cell that left the federation."""
+    other: bool | None = None
+    """Something else changed, such as the settings of the cell: the sentence says what. Only a filter that asks
+    for sentences selects it.
+    """
     actor: str = ""
-    """The user, node or role that caused the change, and the name of its action."""
+    """The user, node or role that caused the change, and the name of its action. An agent has the name of its
+    node.
+    """
     action: str = ""
     at_ms: int = 0
     """Wall time of the writer, milliseconds since 1970."""
     more: bool = False
     """More changes of the same commit follow. A watch from this cursor would miss them."""
+    subject: str = ""
+    """The subject and the sentence that ListEvents has of the change, if the filter asks for sentences."""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ class WatchRequest(_message.Message):
     ) -> None: ...
 
 class WatchFilter(_message.Message):
-    __slots__ = ("user", "job", "node", "jobs", "tasks", "nodes", "endpoints", "selector", "members")
+    __slots__ = ("user", "job", "node", "jobs", "tasks", "nodes", "endpoints", "selector", "members", "sentences")
     USER_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class WatchFilter(_message.Message):
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
     user: str
     job: str
     node: str
@@ -49,6 +50,7 @@ class WatchFilter(_message.Message):
     endpoints: bool
     selector: _containers.RepeatedCompositeFieldContainer[_common_pb2.LabelMatch]
     members: bool
+    sentences: bool
     def __init__(
         self,
         user: _Optional[str] = ...,
@@ -60,6 +62,7 @@ class WatchFilter(_message.Message):
         endpoints: bool = ...,
         selector: _Optional[_Iterable[_Union[_common_pb2.LabelMatch, _Mapping]]] = ...,
         members: bool = ...,
+        sentences: bool = ...,
     ) -> None: ...
 
 class WatchResponse(_message.Message):
@@ -75,10 +78,13 @@ class WatchResponse(_message.Message):
         "bookmark",
         "member_changed",
         "member_removed",
+        "other",
         "actor",
         "action",
         "at_ms",
         "more",
+        "subject",
+        "text",
     )
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -91,10 +97,13 @@ class WatchResponse(_message.Message):
     BOOKMARK_FIELD_NUMBER: _ClassVar[int]
     MEMBER_CHANGED_FIELD_NUMBER: _ClassVar[int]
     MEMBER_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
     cursor: _common_pb2.Cursor
     job: _job_pb2.Job
     task: _task_pb2.Task
@@ -106,10 +115,13 @@ class WatchResponse(_message.Message):
     bookmark: bool
     member_changed: str
     member_removed: str
+    other: bool
     actor: str
     action: str
     at_ms: int
     more: bool
+    subject: str
+    text: str
     def __init__(
         self,
         cursor: _Optional[_Union[_common_pb2.Cursor, _Mapping]] = ...,
@@ -123,10 +135,13 @@ class WatchResponse(_message.Message):
         bookmark: bool = ...,
         member_changed: _Optional[str] = ...,
         member_removed: _Optional[str] = ...,
+        other: bool = ...,
         actor: _Optional[str] = ...,
         action: _Optional[str] = ...,
         at_ms: _Optional[int] = ...,
         more: bool = ...,
+        subject: _Optional[str] = ...,
+        text: _Optional[str] = ...,
     ) -> None: ...
 
 class JobRemoved(_message.Message):

@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file borough/v1/watch.proto.
  */
 export const file_borough_v1_watch: GenFile = /*@__PURE__*/
-  fileDesc("ChZib3JvdWdoL3YxL3dhdGNoLnByb3RvEgpib3JvdWdoLnYxIpYBCgxXYXRjaFJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIiCgZyZXN1bWUYAyABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchInCgZmaWx0ZXIYBCABKAsyFy5ib3JvdWdoLnYxLldhdGNoRmlsdGVyIrABCgtXYXRjaEZpbHRlchIMCgR1c2VyGAEgASgJEgsKA2pvYhgCIAEoCRIMCgRub2RlGAMgASgJEgwKBGpvYnMYBCABKAgSDQoFdGFza3MYBSABKAgSDQoFbm9kZXMYBiABKAgSEQoJZW5kcG9pbnRzGAcgASgIEigKCHNlbGVjdG9yGAggAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoEg8KB21lbWJlcnMYCSABKAgi0wMKDVdhdGNoUmVzcG9uc2USIgoGY3Vyc29yGAEgASgLMhIuYm9yb3VnaC52MS5DdXJzb3ISHgoDam9iGAIgASgLMg8uYm9yb3VnaC52MS5Kb2JIABIgCgR0YXNrGAMgASgLMhAuYm9yb3VnaC52MS5UYXNrSAASIAoEbm9kZRgEIAEoCzIQLmJvcm91Z2gudjEuTm9kZUgAEigKCGVuZHBvaW50GAUgASgLMhQuYm9yb3VnaC52MS5FbmRwb2ludEgAEjsKEmVuZHBvaW50X3dpdGhkcmF3bhgGIAEoCzIdLmJvcm91Z2gudjEuRW5kcG9pbnRXaXRoZHJhd25IABItCgtqb2JfcmVtb3ZlZBgHIAEoCzIWLmJvcm91Z2gudjEuSm9iUmVtb3ZlZEgAEhYKDG5vZGVfcmVtb3ZlZBgIIAEoCUgAEhIKCGJvb2ttYXJrGAkgASgISAASGAoObWVtYmVyX2NoYW5nZWQYDiABKAlIABIYCg5tZW1iZXJfcmVtb3ZlZBgPIAEoCUgAEg0KBWFjdG9yGAogASgJEg4KBmFjdGlvbhgLIAEoCRINCgVhdF9tcxgMIAEoAxIMCgRtb3JlGA0gASgIQggKBmNoYW5nZSIzCgpKb2JSZW1vdmVkEgoKAmlkGAEgASgJEgwKBHVzZXIYAiABKAkSCwoDam9iGAMgASgJIoYBChFMaXN0RXZlbnRzUmVxdWVzdBIrCgdjb250ZXh0GAEgASgLMhouYm9yb3VnaC52MS5SZXF1ZXN0Q29udGV4dBIMCgRjZWxsGAIgASgJEicKBmZpbHRlchgDIAEoCzIXLmJvcm91Z2gudjEuV2F0Y2hGaWx0ZXISDQoFbGltaXQYBCABKA0ibAoSTGlzdEV2ZW50c1Jlc3BvbnNlEiEKBmV2ZW50cxgBIAMoCzIRLmJvcm91Z2gudjEuRXZlbnQSIgoGY3Vyc29yGAIgASgLMhIuYm9yb3VnaC52MS5DdXJzb3ISDwoHdHJpbW1lZBgDIAEoCCJ4CgVFdmVudBIiCgZjdXJzb3IYASABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchINCgVhdF9tcxgCIAEoAxINCgVhY3RvchgDIAEoCRIOCgZhY3Rpb24YBCABKAkSDwoHc3ViamVjdBgFIAEoCRIMCgR0ZXh0GAYgASgJMpsBCgxXYXRjaFNlcnZpY2USPgoFV2F0Y2gSGC5ib3JvdWdoLnYxLldhdGNoUmVxdWVzdBoZLmJvcm91Z2gudjEuV2F0Y2hSZXNwb25zZTABEksKCkxpc3RFdmVudHMSHS5ib3JvdWdoLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh4uYm9yb3VnaC52MS5MaXN0RXZlbnRzUmVzcG9uc2ViBnByb3RvMw", [file_borough_v1_common, file_borough_v1_job, file_borough_v1_name, file_borough_v1_node, file_borough_v1_task]);
+  fileDesc("ChZib3JvdWdoL3YxL3dhdGNoLnByb3RvEgpib3JvdWdoLnYxIpYBCgxXYXRjaFJlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRIiCgZyZXN1bWUYAyABKAsyEi5ib3JvdWdoLnYxLkN1cnNvchInCgZmaWx0ZXIYBCABKAsyFy5ib3JvdWdoLnYxLldhdGNoRmlsdGVyIsMBCgtXYXRjaEZpbHRlchIMCgR1c2VyGAEgASgJEgsKA2pvYhgCIAEoCRIMCgRub2RlGAMgASgJEgwKBGpvYnMYBCABKAgSDQoFdGFza3MYBSABKAgSDQoFbm9kZXMYBiABKAgSEQoJZW5kcG9pbnRzGAcgASgIEigKCHNlbGVjdG9yGAggAygLMhYuYm9yb3VnaC52MS5MYWJlbE1hdGNoEg8KB21lbWJlcnMYCSABKAgSEQoJc2VudGVuY2VzGAogASgIIoMECg1XYXRjaFJlc3BvbnNlEiIKBmN1cnNvchgBIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yEh4KA2pvYhgCIAEoCzIPLmJvcm91Z2gudjEuSm9iSAASIAoEdGFzaxgDIAEoCzIQLmJvcm91Z2gudjEuVGFza0gAEiAKBG5vZGUYBCABKAsyEC5ib3JvdWdoLnYxLk5vZGVIABIoCghlbmRwb2ludBgFIAEoCzIULmJvcm91Z2gudjEuRW5kcG9pbnRIABI7ChJlbmRwb2ludF93aXRoZHJhd24YBiABKAsyHS5ib3JvdWdoLnYxLkVuZHBvaW50V2l0aGRyYXduSAASLQoLam9iX3JlbW92ZWQYByABKAsyFi5ib3JvdWdoLnYxLkpvYlJlbW92ZWRIABIWCgxub2RlX3JlbW92ZWQYCCABKAlIABISCghib29rbWFyaxgJIAEoCEgAEhgKDm1lbWJlcl9jaGFuZ2VkGA4gASgJSAASGAoObWVtYmVyX3JlbW92ZWQYDyABKAlIABIPCgVvdGhlchgSIAEoCEgAEg0KBWFjdG9yGAogASgJEg4KBmFjdGlvbhgLIAEoCRINCgVhdF9tcxgMIAEoAxIMCgRtb3JlGA0gASgIEg8KB3N1YmplY3QYECABKAkSDAoEdGV4dBgRIAEoCUIICgZjaGFuZ2UiMwoKSm9iUmVtb3ZlZBIKCgJpZBgBIAEoCRIMCgR1c2VyGAIgASgJEgsKA2pvYhgDIAEoCSKGAQoRTGlzdEV2ZW50c1JlcXVlc3QSKwoHY29udGV4dBgBIAEoCzIaLmJvcm91Z2gudjEuUmVxdWVzdENvbnRleHQSDAoEY2VsbBgCIAEoCRInCgZmaWx0ZXIYAyABKAsyFy5ib3JvdWdoLnYxLldhdGNoRmlsdGVyEg0KBWxpbWl0GAQgASgNImwKEkxpc3RFdmVudHNSZXNwb25zZRIhCgZldmVudHMYASADKAsyES5ib3JvdWdoLnYxLkV2ZW50EiIKBmN1cnNvchgCIAEoCzISLmJvcm91Z2gudjEuQ3Vyc29yEg8KB3RyaW1tZWQYAyABKAgieAoFRXZlbnQSIgoGY3Vyc29yGAEgASgLMhIuYm9yb3VnaC52MS5DdXJzb3ISDQoFYXRfbXMYAiABKAMSDQoFYWN0b3IYAyABKAkSDgoGYWN0aW9uGAQgASgJEg8KB3N1YmplY3QYBSABKAkSDAoEdGV4dBgGIAEoCTKbAQoMV2F0Y2hTZXJ2aWNlEj4KBVdhdGNoEhguYm9yb3VnaC52MS5XYXRjaFJlcXVlc3QaGS5ib3JvdWdoLnYxLldhdGNoUmVzcG9uc2UwARJLCgpMaXN0RXZlbnRzEh0uYm9yb3VnaC52MS5MaXN0RXZlbnRzUmVxdWVzdBoeLmJvcm91Z2gudjEuTGlzdEV2ZW50c1Jlc3BvbnNlYgZwcm90bzM", [file_borough_v1_common, file_borough_v1_job, file_borough_v1_name, file_borough_v1_node, file_borough_v1_task]);
 
 /**
  * @generated from message borough.v1.WatchRequest
@@ -114,6 +114,13 @@ export type WatchFilter = Message<"borough.v1.WatchFilter"> & {
    * @generated from field: bool members = 9;
    */
   members: boolean;
+
+  /**
+   * Each change comes with its subject and its sentence, as ListEvents has them.
+   *
+   * @generated from field: bool sentences = 10;
+   */
+  sentences: boolean;
 };
 
 /**
@@ -205,10 +212,19 @@ export type WatchResponse = Message<"borough.v1.WatchResponse"> & {
      */
     value: string;
     case: "memberRemoved";
+  } | {
+    /**
+     * Something else changed, such as the settings of the cell: the sentence says what. Only a filter that asks for
+     * sentences selects it.
+     *
+     * @generated from field: bool other = 18;
+     */
+    value: boolean;
+    case: "other";
   } | { case: undefined; value?: undefined };
 
   /**
-   * The user, node or role that caused the change, and the name of its action.
+   * The user, node or role that caused the change, and the name of its action. An agent has the name of its node.
    *
    * @generated from field: string actor = 10;
    */
@@ -232,6 +248,18 @@ export type WatchResponse = Message<"borough.v1.WatchResponse"> & {
    * @generated from field: bool more = 13;
    */
   more: boolean;
+
+  /**
+   * The subject and the sentence that ListEvents has of the change, if the filter asks for sentences.
+   *
+   * @generated from field: string subject = 16;
+   */
+  subject: string;
+
+  /**
+   * @generated from field: string text = 17;
+   */
+  text: string;
 };
 
 /**
