@@ -1,6 +1,7 @@
 //! `JobService`: admitting, planning, scaling, stopping and showing jobs.
 
 mod admit;
+mod after;
 mod daemon;
 mod list;
 mod need;

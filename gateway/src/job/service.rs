@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::{JobChanges, JobState, after_cycle};
+use borough_model::job::{JobChanges, JobState};
 use borough_model::journal::JobName;
 use borough_model::{JobId, JobRow, JobSpec, Name};
 use borough_proto::convert::{
@@ -25,6 +25,7 @@ use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
+use super::after::after_check;
 use super::daemon::daemon_warning;
 use super::list::jobs_listed;
 use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
@@ -113,25 +114,6 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
         parsed.map_err(|error| status_from_profile("spec.profile", profile, &error))?;
     }
     Ok(spec)
-}
-
-/// Refuses a job that would wait for itself by way of other jobs. If two such jobs come at the same time, both are
-/// admitted, and an explanation says that they never start.
-fn after_check(cell: &CellContext, spec: &JobSpec) -> Result<(), Status> {
-    let names = |spec: &JobSpec| spec.after.iter().map(|after| after.job.clone()).collect();
-    let cycle = cell.state(|state| {
-        after_cycle(&spec.name, |name| {
-            if *name == spec.name {
-                return names(spec);
-            }
-            let waiting = state.job_by_name(&spec.user, name).filter(|row| row.state == JobState::Waiting);
-            waiting.and_then(|row| state.spec_of(row)).map(|spec| names(&spec)).unwrap_or_default()
-        })
-    })?;
-    let Some(cycle) = cycle else { return Ok(()) };
-    let cycle = cycle.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> ");
-    let accepted = "jobs that do not wait for this one themselves";
-    Err(status_from_field(&FieldRefused::new("spec.after", cycle, accepted)))
 }
 
 /// Runs a mutation on the job of a name. The value is the job's id.
