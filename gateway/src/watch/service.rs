@@ -116,7 +116,7 @@ fn responses_of(
     } else {
         cell.mirror.read(|state| actor_named(state, &entry.actor))
     };
-    let response = |(place, ToldChange { change, sentence })| {
+    let response = |(place, DescribedChange { change, sentence })| {
         let (subject, text) = sentence.map(|said| (said.subject, said.text)).unwrap_or_default();
         v1::WatchResponse {
             cursor: Some(cursor_to_message(cursor)),
@@ -138,32 +138,32 @@ fn changes_of(
     cell: &CellContext,
     filter: &WatchScope,
     entry: &JournalEntry,
-) -> Result<Vec<ToldChange>, String> {
+) -> Result<Vec<DescribedChange>, String> {
     let (mut changes, names) = (Vec::new(), JobNames::default());
     for part in entry.deltas.chunks(PART_DELTAS) {
         let of_part: Result<Vec<(WatchedChange, Option<Sentence>)>, String> = cell.mirror.read(|state| {
             let gone = part.iter().find_map(|delta| forgotten(state, filter, delta));
             let changes = part.iter().filter_map(|delta| {
                 let change = change_of(cell, state, filter, delta);
-                Some((change?, filter.sentences.then(|| told(state, &names, delta, entry)).flatten()))
+                Some((change?, filter.sentences.then(|| described(state, &names, delta, entry)).flatten()))
             });
             gone.map_or_else(|| Ok(changes.collect()), Err)
         });
         let whole =
-            |(change, sentence): (WatchedChange, _)| ToldChange { change: change.whole(cell), sentence };
+            |(change, sentence): (WatchedChange, _)| DescribedChange { change: change.whole(cell), sentence };
         changes.extend(of_part?.into_iter().map(whole));
     }
     Ok(changes)
 }
 
 /// A change, with the sentence about it if the watcher asks for sentences.
-struct ToldChange {
+struct DescribedChange {
     change: v1::watch_response::Change,
     sentence: Option<Sentence>,
 }
 
 /// The sentence about a delta of an entry, with the values that the entry changed.
-fn told(state: &MirrorState, names: &JobNames, delta: &Delta, entry: &JournalEntry) -> Option<Sentence> {
+fn described(state: &MirrorState, names: &JobNames, delta: &Delta, entry: &JournalEntry) -> Option<Sentence> {
     let values = entry.values.as_deref().unwrap_or_default();
     Some(with_values(sentence(state, names, delta, &entry.action)?, delta, values))
 }
@@ -231,7 +231,7 @@ fn events_of(
         subject: sentence.subject,
         text: sentence.text,
     };
-    wanted.filter_map(|delta| told(state, names, delta, entry).map(event)).collect()
+    wanted.filter_map(|delta| described(state, names, delta, entry).map(event)).collect()
 }
 
 #[cfg(test)]

@@ -432,7 +432,6 @@ impl Explanation {
     fn written(&self, f: &mut fmt::Formatter<'_>, parts: TextParts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
-        // That single tasks have room helps nobody.
         if !asked || (self.never_fits_together() && self.nodes_fit > 0) {
             return Ok(());
         }
@@ -494,7 +493,7 @@ impl Explanation {
         }
     }
 
-    /// Returns true if no wait helps: the empty cell has no place for the gang.
+    /// Whether no wait helps: the empty cell has no place for the gang.
     fn never_fits_together(&self) -> bool {
         self.waits.iter().any(|wait| matches!(wait, WaitReason::GangNever { .. }))
     }
