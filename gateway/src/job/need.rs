@@ -110,7 +110,9 @@ pub(super) fn planned_needs(
     let count = if row.daemon.is_some() { row.owner_count() } else { row.owner_count().min(spec.count) };
     let mut versions: BTreeMap<u32, VersionDiff> = BTreeMap::new();
     let mut groups: BTreeMap<(i32, String), Vec<u32>> = BTreeMap::new();
-    for task in state.job_tasks(row.id).filter(|task| task.id.index < count) {
+    // A node that is gone has left its daemon task behind.
+    let is_gone = |task: &TaskRow| row.daemon.is_some() && task.state == TaskState::Dead;
+    for task in state.job_tasks(row.id).filter(|task| task.id.index < count && !is_gone(task)) {
         let index = task.id.index;
         // After a failed rollout, an attempt may have another version than the one in force.
         let VersionDiff { before, changes } = versions.entry(task.spec_version).or_insert_with(|| {

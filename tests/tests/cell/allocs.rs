@@ -222,12 +222,14 @@ async fn a_set_is_scaled_as_a_job_and_keeps_what_the_jobs_in_it_take() {
     cell.borough(&["job", "scale", "--yes", "places", "1"])
         .await
         .ended(4)
-        .warns("allocs that hold what the jobs in them take");
+        .warns("an alloc that holds what all tasks of the jobs in the set take");
     let smaller = SET.replace("kind:", "count: 2\nkind:").replace("cpu: 300m", "cpu: 150m");
     let file = cell.file("places.yaml", &smaller);
     for verb in ["plan", "run"] {
         let refused = cell.borough(&["job", verb, "--yes", &file]).await.ended(2);
-        refused.warns("task.resources").warns("allocs that hold what the jobs in them take, cpu 400m");
+        refused
+            .warns("task.resources")
+            .warns("allocs that together hold what all tasks of the jobs in the set take, cpu 400m");
     }
     assert_eq!(healthy(&cell, "logs", 1).await.incarnation, 1, "a refused change touches nothing");
     stopped(&cell, &["logs"]).await;

@@ -1,5 +1,6 @@
 //! Says how much of a job's disruption budget is used, and by which tasks: what a drain may wait for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use borough_model::disruption::{BudgetUse, DisruptionBudget, DisruptionCause, TaskPresence};
@@ -11,12 +12,22 @@ use borough_store::mirror::MirrorState;
 const NAMED_MAX: usize = 3;
 
 /// The disruption budget of a job for moves, as a drain sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BudgetReport {
     /// `1 of 4 tasks is away, and 1 may be: task 3 waits for a node`.
     pub(super) text: String,
     /// Whether a healthy task may leave its node now.
     pub(super) is_left: bool,
+    /// Indexes of the tasks that use the budget of the job itself.
+    pub(super) away: BTreeSet<u32>,
+}
+
+impl BudgetReport {
+    /// What tasks that are to leave wait for. `None`: each of them is away itself, so they wait for none of it.
+    pub(super) fn wait_of(&self, tasks: &[u32]) -> Option<&str> {
+        let waits = tasks.iter().any(|index| !self.away.contains(index));
+        waits.then_some(self.text.as_str())
+    }
 }
 
 /// The budget of a job; `None` if the job or its spec is not known.
@@ -71,7 +82,11 @@ fn report_of(state: &MirrorState, row: &JobRow, budget: &DisruptionBudget, now_m
     };
     let away: Vec<(u32, &str)> =
         away.into_iter().map(|task| (task.id.index, why(state, task, now_ms))).collect();
-    BudgetReport { text: text(budget, &used, &away, now_ms), is_left: used.left(budget, now_ms) > 0 }
+    BudgetReport {
+        text: text(budget, &used, &away, now_ms),
+        is_left: used.left(budget, now_ms) > 0,
+        away: away.into_iter().map(|(index, _)| index).collect(),
+    }
 }
 
 fn is_away(state: &MirrorState, budget: &DisruptionBudget, task: &TaskRow, now_ms: i64) -> bool {
@@ -240,14 +255,22 @@ mod tests {
             add(&mut state, &row, &spec, states, Health::Unknown);
             budget_report(&state, job, 0).unwrap()
         };
-        let report = |text: &str, is_left| BudgetReport { text: text.to_owned(), is_left };
-        assert_eq!(said(&[]), report("0 of 8 tasks are away, and 2 may be", true));
+        let report = |text: &str, is_left, away| BudgetReport {
+            text: text.to_owned(),
+            is_left,
+            away: (0..away).collect(),
+        };
+        assert_eq!(said(&[]), report("0 of 8 tasks are away, and 2 may be", true, 0));
         assert_eq!(
             said(&[TaskState::Lost]),
-            report("1 of 8 tasks is away, and 2 may be: task 0 is lost with its node", true)
+            report("1 of 8 tasks is away, and 2 may be: task 0 is lost with its node", true, 1)
         );
         let away = [TaskState::Pending, TaskState::Stopping, TaskState::Starting, TaskState::Running];
         let expected = "4 of 8 tasks are away, and 2 may be: task 0 waits for a node, task 1 ends, task 2 starts, and 1 more";
-        assert_eq!(said(&away), report(expected, false));
+        assert_eq!(said(&away), report(expected, false, 4));
+        // No task waits for itself.
+        let waits = |tasks: &[u32]| said(&away).wait_of(tasks).map(str::to_owned);
+        assert_eq!(waits(&[2]), None);
+        assert_eq!(waits(&[2, 5]), Some(expected.to_owned()));
     }
 }

@@ -73,8 +73,9 @@ fn explanation(
         None => explanation_of(staying, format!("{its} node {node} is drained"), details),
         Some(found) if found.fits() => {
             let mut headline = format!("{its} node {node} is drained; {it_fits}");
-            headline.extend(budget.map(|budget| format!(": {}", budget.text)));
-            let waits = budget.is_some_and(|budget| !budget.is_left);
+            let wait = budget.and_then(|budget| budget.wait_of(&staying));
+            headline.extend(wait.map(|text| format!(": {text}")));
+            let waits = wait.is_some() && budget.is_some_and(|budget| !budget.is_left);
             explanation_of(staying, headline, if waits { details } else { Vec::new() })
         }
         Some(found) => {
@@ -112,7 +113,8 @@ mod tests {
         let turn = vec![WaitReason::Turn { ahead: Ahead::default() }];
         let fits = Explanation { waits: turn, nodes_fit: 1, ..full };
         for is_left in [true, false] {
-            let budget = BudgetReport { text: "1 of 2 tasks is away, and 1 may be".to_owned(), is_left };
+            let text = "1 of 2 tasks is away, and 1 may be".to_owned();
+            let budget = BudgetReport { text, is_left, ..BudgetReport::default() };
             let leaves = explanation(tasks.clone(), Some(&fits), Some(&budget));
             let expected = "it fits on another node, and leaves when its job can spare it: 1 of 2 tasks is away, \
                             and 1 may be";

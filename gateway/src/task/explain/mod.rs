@@ -62,11 +62,12 @@ pub(super) async fn task_explained(
     };
     let budget = if elsewhere { budget_of(cell, job) } else { None };
     let of_nodes = explained.into_iter().map(|(indexes, explanation)| {
+        let waits = budget.as_ref().and_then(|budget| budget.wait_of(&indexes)).map(str::to_owned);
         let mut message = match &unserved {
             Some(unserved) => unserved_message(unserved, indexes, explanation),
             None => explanation_message(indexes, &explanation),
         };
-        message.budget = budget.as_ref().map_or_else(String::new, |budget| budget.text.clone());
+        message.budget = waits.unwrap_or_default();
         message
     });
     let short = if index.is_none() { cell.state(|state| daemon::unadmitted(state, job))? } else { None };

@@ -206,8 +206,9 @@ fn all_allocs_hold(before: &JobSpec, after: &JobSpec, members: &[JobSpec]) -> Re
         ("task.resources", after.task.resources.to_string())
     };
     let names = members.iter().map(|member| format!("{}/{}", member.user, member.name)).collect::<Vec<_>>();
+    let allocs = if after.count == 1 { "an alloc that holds" } else { "allocs that together hold" };
     let accepted = format!(
-        "allocs that hold what the jobs in them take, {needed}; scale or stop one of these first: {}",
+        "{allocs} what all tasks of the jobs in the set take, {needed}; scale or stop one of these first: {}",
         names.join(", ")
     );
     Err(FieldError { path: path.to_owned(), value, accepted })
@@ -215,15 +216,16 @@ fn all_allocs_hold(before: &JobSpec, after: &JobSpec, members: &[JobSpec]) -> Re
 
 /// Why an alloc set with these jobs in it does not end.
 pub fn set_stop_refused<'r>(set: &JobRow, members: impl IntoIterator<Item = &'r JobRow>) -> Option<String> {
-    let members = members.into_iter().map(|row| format!("{}/{}", row.user, row.name));
-    let members: Vec<String> = members.collect();
+    let rows: Vec<&JobRow> = members.into_iter().collect();
+    let end = if rows.iter().all(|row| row.state == JobState::Stopping) { "Wait for" } else { "Stop" };
+    let members: Vec<String> = rows.iter().map(|row| format!("{}/{}", row.user, row.name)).collect();
     let (jobs, them) = match members.len() {
         0 => return None,
         1 => ("a job".to_owned(), "it"),
         many => (format!("{many} jobs"), "them"),
     };
     Some(format!(
-        "alloc set {}/{} has {jobs} in it: {}. Stop {them} first: borough job stop {}",
+        "alloc set {}/{} has {jobs} in it: {}. {end} {them} first: borough job stop {}",
         set.user,
         set.name,
         members.join(", "),

@@ -66,7 +66,8 @@ pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
         let at = |field: &str| format!("queues[{place}].{field}");
         let names: Vec<&str> = queue.path.split('/').collect();
         if names.len() > LEVELS_MAX || names.iter().any(|name| Name::new(*name).is_err()) {
-            let accepted = format!("names with slashes between, {LEVELS_MAX} at most");
+            let accepted =
+                format!("names with slashes between, {LEVELS_MAX} at most, such as research/vision");
             refuse(at("path"), format!("{:?}", queue.path), accepted);
         }
         if !seen.insert(&queue.path) {

@@ -119,6 +119,9 @@ fn a_set_keeps_what_the_jobs_in_it_need_and_ends_after_them() {
     let job = job_new(JobId(8), &member, RequestId(2), 0);
     let reason = set_stop_refused(&row, [&job]).unwrap();
     assert!(reason.ends_with("Stop it first: borough job stop ada/web"), "{reason}");
+    let ends = JobRow { state: JobState::Stopping, ..job };
+    let reason = set_stop_refused(&row, [&ends]).unwrap();
+    assert!(reason.ends_with("Wait for it first: borough job stop ada/web"), "{reason}");
 }
 
 /// A task whose command names a port that its alloc lacks fails at each start.
