@@ -3,6 +3,9 @@
 
 use std::ffi::OsString;
 
+use clap::Args as _;
+
+use super::dev::DevArguments;
 use super::usage::word_shown;
 
 /// The options that commands take over. Those of the environment hold for a pasted command anyhow.
@@ -80,6 +83,46 @@ fn is_within_word(last: char) -> bool {
 pub(crate) struct TypedOptions {
     options: Vec<TypedOption>,
     home: Option<TypedOption>,
+    /// The options of a `dev`, each as a shell takes it, with its value.
+    dev: Vec<TypedDevOption>,
+}
+
+/// An option of `borough dev`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TypedDevOption {
+    name: String,
+    text: String,
+}
+
+/// The options behind `dev` in a line; none if the line is of another verb. Commands of `dev` take them over, so that
+/// the next start does what this one did, and what the command adds.
+fn dev_options(words: &[String]) -> Vec<TypedDevOption> {
+    let is_value = |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| words.get(before));
+        before.is_some_and(|before| KEPT.contains(&before.as_str()))
+    };
+    let verb = words.iter().enumerate().find(|(at, word)| !word.starts_with('-') && !is_value(*at));
+    let Some((at, _)) = verb.filter(|(_, word)| *word == "dev") else { return Vec::new() };
+    let known = DevArguments::augment_args(clap::Command::new("dev"));
+    let mut rest = words.iter().skip(at.saturating_add(1)).peekable();
+    let mut options = Vec::new();
+    while let Some(word) = rest.next() {
+        let (name, value) =
+            word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
+        let option = name
+            .strip_prefix("--")
+            .and_then(|long| known.get_arguments().find(|one| one.get_long() == Some(long)));
+        let Some(option) = option.filter(|_| name != "--remove") else { continue };
+        let next = if option.get_action().takes_values() && value.is_none() {
+            rest.next_if(|next| !next.starts_with("--")).map(String::as_str)
+        } else {
+            None
+        };
+        let value = value.or(next).map(word_shown);
+        let text = value.map_or_else(|| name.to_owned(), |value| format!("{name} {value}"));
+        options.push(TypedDevOption { name: name.to_owned(), text });
+    }
+    options
 }
 
 impl TypedOptions {
@@ -96,12 +139,16 @@ impl TypedOptions {
             words.iter().enumerate().find_map(at).map(|value| word_shown(&value))
         };
         let option = |name: &'static str| Some(TypedOption { name, value: value(name)? });
-        Self { options: KEPT.into_iter().filter_map(option).collect(), home: option(HOME) }
+        let dev = dev_options(&words);
+        // The federation of a `dev` is none that its commands ask.
+        let home = option(HOME).filter(|_| dev.is_empty());
+        Self { options: KEPT.into_iter().filter_map(option).collect(), home, dev }
     }
 
     /// Those that ask another cell.
     pub(crate) fn of_cell(cell: &str) -> Self {
-        Self { options: vec![TypedOption { name: "--cell", value: cell.to_owned() }], home: None }
+        let options = vec![TypedOption { name: "--cell", value: cell.to_owned() }];
+        Self { options, ..Self::default() }
     }
 
     /// A text in which each command that asks a cell has the options.
@@ -160,7 +207,17 @@ impl TypedOptions {
         };
         let missing = self.options.iter().filter(is_missing);
         let missing: String = missing.map(|TypedOption { name, value }| format!("{name} {value} ")).collect();
-        format!("{missing}{}{}", command.trim_end(), self.home_of(&padded, command))
+        let behind = if is_dev { self.dev_of(&padded) } else { self.home_of(&padded, command) };
+        format!("{missing}{}{behind}", command.trim_end())
+    }
+
+    /// The options of the `dev` that was typed, behind a command of it.
+    fn dev_of(&self, padded: &str) -> String {
+        let is_missing = |option: &&TypedDevOption| {
+            !padded.contains(&format!(" {} ", option.name)) && !padded.contains(" --remove ")
+        };
+        let missing = self.dev.iter().filter(is_missing);
+        missing.map(|option| format!(" {}", option.text)).collect()
     }
 
     /// The option of the home, behind a command that asks one.
@@ -203,6 +260,34 @@ mod tests {
         {
             assert_eq!(completed(&line, same), same);
         }
+    }
+
+    /// Otherwise whoever pastes the command gets a cell without them.
+    #[test]
+    fn a_command_of_dev_keeps_the_options_of_the_start() {
+        let line = [
+            "borough",
+            "--dir",
+            "d",
+            "dev",
+            "--cells",
+            "p",
+            "--federation",
+            "--issuer=a.json",
+            "--card",
+            "gpu=0",
+        ];
+        assert_eq!(
+            completed(
+                &line,
+                "to start them too: borough dev --cells p,q; to forget: borough node remove p-1"
+            ),
+            "to start them too: borough --dir d dev --cells p,q --federation --issuer a.json --card gpu=0; to forget: \
+             borough --dir d node remove p-1"
+        );
+        assert_eq!(completed(&line, "borough dev --remove"), "borough --dir d dev --remove");
+        assert_eq!(completed(&line, "borough cell members"), "borough --dir d cell members");
+        assert_eq!(completed(&["borough", "job", "list", "--cell", "dev"], "borough dev"), "borough dev");
     }
 
     #[test]
