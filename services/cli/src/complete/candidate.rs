@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, JobFilter, JobRef, NodeFilter, TaskFilter};
+use borough_client::{Client, ClientError, FederatedFilter, JobFilter, JobRef, NodeFilter, TaskFilter};
 use borough_model::access::{AccessRole, Right};
 use borough_model::federation::federated_field_help as field_help;
 use borough_model::node::TaintEffect;
@@ -41,6 +41,11 @@ pub(super) enum Completed {
     JobOrTask,
     /// A task, or a job as the beginning of one.
     Task,
+    /// The same, also of a job that is over.
+    TaskOrEnded,
+    /// A job of the federation.
+    FederatedJob,
+    FederatedOrStopped,
     Node,
     Cell,
     /// A cell of the federation.
@@ -85,17 +90,23 @@ impl Completed {
     pub(super) fn of(noun: &str, verb: &str, argument: &Arg) -> Option<Self> {
         let value =
             argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        let is_of_ended = VERBS_OF_ENDED.contains(&verb);
         match (verb, argument.get_id().as_str(), value) {
+            (_, _, "JOB") if noun == "federation" && (is_of_ended || verb == "forget") => {
+                Some(Self::FederatedOrStopped)
+            }
+            (_, _, "JOB") if noun == "federation" => Some(Self::FederatedJob),
             ("why", _, "JOB") => Some(Self::JobOrTask),
+            (_, _, "TASK") if is_of_ended => Some(Self::TaskOrEnded),
             (_, _, "TASK") => Some(Self::Task),
             ("purge", _, "JOB") => Some(Self::EndedJob),
-            ("status", _, "JOB") if noun == "task" => Some(Self::Task),
-            (_, _, "JOB") if VERBS_OF_ENDED.contains(&verb) => Some(Self::JobOrEnded),
+            ("status", _, "JOB") if noun == "task" => Some(Self::TaskOrEnded),
+            (_, _, "JOB") if is_of_ended => Some(Self::JobOrEnded),
             (_, _, "JOB") => Some(Self::Job),
             (_, "service", _) if noun == "name" => Some(Self::MergedService),
             (_, "node" | "nodes", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
             (_, "member" | "members", _) if verb != "join" => Some(Self::Member),
-            (_, "federation", _) if noun == "cell" => Some(Self::Home),
+            (_, "federation", _) if matches!(noun, "cell" | "federation") => Some(Self::Home),
             (_, "shares", _) => Some(Self::Share),
             (_, "label", _) if noun == "cell" => None,
             (_, "state", _) => match noun {
@@ -224,12 +235,15 @@ async fn names(
         Completed::Job | Completed::JobOrEnded | Completed::EndedJob => {
             jobs(client, current, completed).await
         }
+        Completed::FederatedJob | Completed::FederatedOrStopped => {
+            federated_jobs(&client.with_cell(home), current, completed).await
+        }
         Completed::JobOrTask => {
-            let mut names = tasks(client, current).await?;
+            let mut names = tasks(client, current, Completed::Task).await?;
             names.extend(jobs(client, current, Completed::Job).await?);
             Ok(names)
         }
-        Completed::Task => tasks(client, current).await,
+        Completed::Task | Completed::TaskOrEnded => tasks(client, current, completed).await,
         Completed::JobLabel => Ok(conditions(job_labels(client).await?, current)),
         Completed::NodeLabel => Ok(conditions(node_labels(client).await?, current)),
         Completed::AnyLabel => {
@@ -250,14 +264,33 @@ async fn names(
     }
 }
 
-/// `JOB` of the caller, or `USER/JOB`.
-async fn jobs(client: &Client, current: &str, completed: Completed) -> Result<Vec<String>, ClientError> {
-    let (user, prefix) = match current.split_once('/') {
+/// The user that `current` names, with what stands before the name of a job; else the caller.
+fn owner(client: &Client, current: &str) -> (String, String) {
+    match current.split_once('/') {
         Some((user, _)) => (user.to_owned(), format!("{user}/")),
         None => (client.user().to_owned(), String::new()),
-    };
+    }
+}
+
+/// Jobs of a federation, as [`jobs`] has those of a cell. `home` asks its home.
+async fn federated_jobs(
+    home: &Client,
+    current: &str,
+    completed: Completed,
+) -> Result<Vec<String>, ClientError> {
+    let (user, prefix) = owner(home, current);
+    let stopped = completed == Completed::FederatedOrStopped;
+    let filter = FederatedFilter { user, stopped, ..FederatedFilter::default() };
+    let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+    let answer = home.federated_list_page(&filter, page).await?;
+    Ok(answer.jobs.into_iter().map(|job| format!("{prefix}{}", job.name)).collect())
+}
+
+/// `JOB` of the caller, or `USER/JOB`.
+async fn jobs(client: &Client, current: &str, completed: Completed) -> Result<Vec<String>, ClientError> {
+    let (user, prefix) = owner(client, current);
     let states = if completed == Completed::EndedJob { ENDED.to_vec() } else { Vec::new() };
-    let ended = !matches!(completed, Completed::Job | Completed::JobOrTask);
+    let ended = !matches!(completed, Completed::Job | Completed::Task | Completed::JobOrTask);
     let filter = JobFilter { user, ended, states, ..JobFilter::default() };
     let page = PageRequest { limit: NAMES_MAX, page: String::new() };
     let answer = client.job_list_page(&filter, page).await?;
@@ -265,7 +298,7 @@ async fn jobs(client: &Client, current: &str, completed: Completed) -> Result<Ve
 }
 
 /// `JOB/INDEX` of the caller, or `USER/JOB/INDEX`. Before the index, the jobs with a `/` behind them.
-async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientError> {
+async fn tasks(client: &Client, current: &str, completed: Completed) -> Result<Vec<String>, ClientError> {
     let of_job = async |job: JobRef, prefix: String| {
         let page = PageRequest { limit: NAMES_MAX, page: String::new() };
         let answer = client.task_list_page(&TaskFilter::of_job(&job), page).await;
@@ -277,12 +310,9 @@ async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientErro
         [user, job, _] => names = of_job(JobRef::new(user, job), format!("{user}/{job}/")).await,
         [job, _] => {
             names = of_job(JobRef::new(client.user(), job), format!("{job}/")).await;
-            names.extend(
-                jobs(client, current, Completed::Task).await?.into_iter().map(|name| format!("{name}/")),
-            );
+            names.extend(jobs(client, current, completed).await?.into_iter().map(|name| format!("{name}/")));
         }
-        _ => names
-            .extend(jobs(client, current, Completed::Task).await?.into_iter().map(|name| format!("{name}/"))),
+        _ => names.extend(jobs(client, current, completed).await?.into_iter().map(|name| format!("{name}/"))),
     }
     Ok(names)
 }

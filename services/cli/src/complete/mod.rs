@@ -120,7 +120,7 @@ fn object_of(words: &[OsString], screens: &Command) -> Option<String> {
     None
 }
 
-/// The command with completers at the arguments that name something. `noun` is the name of the command above it.
+/// The command with completers at the arguments that name something. `noun` is the first word of its line.
 fn completing(noun: &str, command: Command, line: &Arc<TypedLine>) -> Command {
     let verb = command.get_name().to_owned();
     let complete = |argument: Arg| match Completed::of(noun, &verb, &argument) {
@@ -132,7 +132,10 @@ fn completing(noun: &str, command: Command, line: &Arc<TypedLine>) -> Command {
             }))
         }
     };
-    command.mut_args(complete).mut_subcommands(|below| completing(&verb, below, line))
+    command.mut_args(complete).mut_subcommands(|below| {
+        let noun = if noun.is_empty() { below.get_name().to_owned() } else { noun.to_owned() };
+        completing(&noun, below, line)
+    })
 }
 
 #[cfg(test)]
@@ -200,7 +203,11 @@ mod tests {
         }
         assert_eq!(of(Completed::JobOrTask), ["why"]);
         assert_eq!(of(Completed::EndedJob), ["job purge"]);
-        for line in ["task status", "task logs", "task exec", "task restart", "task signal"] {
+        for line in ["task status", "task logs"] {
+            let all = of(Completed::TaskOrEnded);
+            assert!(all.contains(&line), "{line}: {all:?}");
+        }
+        for line in ["task exec", "task restart", "task signal"] {
             assert!(of(Completed::Task).contains(&line), "{line}: {:?}", of(Completed::Task));
         }
         for line in ["job status", "job stop", "job scale", "job restart", "task list", "task stop"] {
@@ -248,6 +255,22 @@ mod tests {
             (of(Completed::Taint), of(Completed::NodeTaint)),
             (vec!["node taint"], vec!["node untaint"])
         );
+    }
+
+    #[test]
+    fn the_jobs_of_a_federation_are_completed_by_its_home() {
+        let mut found = Vec::new();
+        verbs("", &Arguments::screens(), &mut found);
+        let of = |completed| -> Vec<&str> {
+            let same = found.iter().filter(|(_, each)| *each == completed);
+            same.map(|(line, _)| line.trim_end()).collect()
+        };
+        for line in ["federation job scale", "federation job stop", "federation job undo"] {
+            let all = of(Completed::FederatedJob);
+            assert!(all.contains(&line), "{line}: {all:?}");
+        }
+        let stopped = ["federation job status", "federation job forget", "federation job history"];
+        assert_eq!(of(Completed::FederatedOrStopped), stopped);
     }
 
     /// Words that the program knows by itself need no gateway.
