@@ -258,6 +258,9 @@ async fn groups_in_a_tree_limit_their_users_and_show_who_uses_what() {
         .await
         .ended(0)
         .prints("tester          production  2 ");
+    // Who is refused by a group sees what it has left.
+    let own = cell.borough(&["quota", "status"]).await.ended(0);
+    own.prints("tester").prints("group/web-team  production  2 ").prints("group/shop      production  2/3");
     let other = cell.file("other.yaml", &file("other", 2, "10m"));
     let refused = cell.borough(&["job", "run", &other]).await.ended(4);
     refused

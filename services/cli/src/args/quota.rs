@@ -29,7 +29,8 @@ pub enum QuotaVerb {
         #[command(flatten)]
         list: ListArguments,
     },
-    /// Show how much a user or a group has admitted in each band, and how much it may; of a group, also who is below
+    /// Show how much a user or a group has admitted in each band, and how much it may; of a user also the
+    /// groups above, and of a group who is below
     Status {
         /// A user, such as ann, or a group, such as group/shop [default: you]
         #[arg(id = "of_user", value_name = "HOLDER")]

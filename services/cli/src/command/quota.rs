@@ -1,6 +1,8 @@
 //! `quota list`, `status`, `set`, `remove` and `history`.
 
-use borough_client::Client;
+use std::collections::{BTreeSet, VecDeque};
+
+use borough_client::{Client, ClientError};
 use borough_proto::v1::{Band, GrantedTogether, PageRequest, Quota, QuotaBorrow, QuotaLimit, Resources};
 
 use super::confirm::{Intent, confirm};
@@ -46,7 +48,8 @@ pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> 
             let answer = client.quota_list_page(&user, Default::default()).await.map_err(refused)?;
             excess_warn(&answer.granted, printer);
             let below = if user.starts_with("group/") { children(&client, &user).await? } else { Vec::new() };
-            let lines = answer.quotas.into_iter().chain(below);
+            let above = parents(&client, &answer.quotas).await?;
+            let lines = answer.quotas.into_iter().chain(above).chain(below);
             printer.list(&lines.map(QuotaView::from).collect::<Vec<_>>(), "")?;
         }
         QuotaVerb::Set(set) => {
@@ -73,6 +76,29 @@ fn excess_warn(granted: &[GrantedTogether], printer: &Printer) {
         let (bands, excess) = (bands.join(" and "), together.excess.join("; "));
         printer.remark(&format!("warning: the quotas of {bands} grant more than the cell has: {excess}"));
     }
+}
+
+/// The groups whose quotas bound these as well, the nearest first. Those that the caller may not see are left out.
+async fn parents(client: &Client, quotas: &[Quota]) -> Result<Vec<Quota>, Failure> {
+    let above = |quota: &Quota| {
+        let parent =
+            quota.limit.as_ref().map(|limit| limit.parent.clone()).filter(|parent| !parent.is_empty());
+        parent.map(|parent| (parent, quota.band()))
+    };
+    let mut unread: VecDeque<(String, Band)> = quotas.iter().filter_map(above).collect();
+    let (mut lines, mut seen) = (Vec::new(), BTreeSet::new());
+    while let Some((group, band)) = unread.pop_front() {
+        if !seen.insert((group.clone(), band)) {
+            continue;
+        }
+        let line = match client.quota_get(&group, band).await {
+            Err(ClientError::Refused(refusal)) if refusal.code == tonic::Code::PermissionDenied => continue,
+            found => found.map_err(refused)?.quota.unwrap_or_default(),
+        };
+        unread.extend(above(&line));
+        lines.push(line);
+    }
+    Ok(lines)
 }
 
 /// Every line right below a group.
