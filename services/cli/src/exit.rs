@@ -68,7 +68,7 @@ pub const VERB_FAILED: u8 = 255;
 pub enum FailureNumbers {
     /// Those of the table.
     Table,
-    /// [`VERB_FAILED`] for every failure.
+    /// [`VERB_FAILED`] for every failure, except a wrong command line.
     One,
     /// Those of `job plan`: what keeps the job from being admitted is its answer, and anything else a failure.
     Plan,
@@ -80,6 +80,8 @@ impl FailureNumbers {
         match (self, code) {
             (Self::Table, code) | (_, code @ (Code::Interrupted | Code::Command(_))) => code.number(),
             (Self::Plan, Code::Usage | Code::Refused) => Code::WouldBeRefused.number(),
+            // Nothing was done by then, and the command line says so itself.
+            (Self::One, Code::Usage) => code.number(),
             (Self::One | Self::Plan, _) => VERB_FAILED,
         }
     }

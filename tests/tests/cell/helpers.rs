@@ -215,7 +215,7 @@ async fn a_helper_that_fails_before_the_command_is_a_failure_of_the_attempt() {
             .await;
         assert!(tasks[0].exit.as_ref().unwrap().message.starts_with(reason), "{:?}", tasks[0].exit);
         assert_eq!(trace.lines(), [""; 0], "nothing follows");
-        cell.borough(&["task", "status", "job/0"]).await.ended(0).prints("did not run");
+        cell.borough(&["task", "status", "job/0"]).await.ended(0).prints("never started");
     }
     cell.finish().await;
 }

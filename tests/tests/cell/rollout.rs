@@ -87,8 +87,7 @@ async fn a_version_that_fails_is_taken_back_and_touches_no_more_tasks_than_it_ma
     let crash = cell.file("crash.yaml", &web("echo no configuration; exit 7", ""));
     let failed = cell.borough(&["job", "run", &crash]).await.ended(1);
     // The attempt that failed is gone by now. What it was is still said.
-    let why =
-        "tester/web: version 2 was taken back: task 0 failed 3 times in a row; it ended with exit code 7";
+    let why = "tester/web: version 2 was taken back: task 0 failed 3 times in a row; its attempt ended with exit code 7";
     failed.warns(why).warns("the last lines of tester/web/0:\n").warns("  no configuration\n");
     let after = attempts(&tasks_of(&cell).await);
     assert_eq!((after[0].1, &after[1..]), (3, &[(1, 1), (1, 1)][..]), "only task 0 was replaced");
@@ -113,8 +112,9 @@ async fn a_version_that_fails_is_taken_back_and_touches_no_more_tasks_than_it_ma
         web("exit 7", "").replace("{healthy_after: 300ms}", "{healthy_after: 300ms, on_failure: stop}");
     let file = cell.file("stop.yaml", &text);
     let failed = cell.borough(&["job", "run", &file]).await.ended(1);
-    failed
-        .warns("the rollout of version 6 failed: task 0 failed 3 times in a row; it ended with exit code 7");
+    failed.warns(
+        "the rollout of version 6 failed: task 0 failed 3 times in a row; its attempt ended with exit code 7",
+    );
     cell.borough(&["job", "list"]).await.ended(0).prints("running (rollout failed)");
     let why = "rollout of version 6 from 5, failed: task 0 failed 3 times in a row";
     cell.borough(&["why", "web"]).await.ended(0).prints(why);
@@ -413,7 +413,9 @@ async fn a_canary_is_tried_and_promoted_and_one_that_fails_touches_no_other_task
     // A further version that crashes is taken back, and no task of the owner has had it.
     let file = cell.file("crash.yaml", &tried("echo no configuration; exit 7", ""));
     let failed = cell.borough(&["job", "run", &file]).await.ended(1);
-    failed.warns("version 3 was taken back: task 3 failed 3 times in a row; it ended with exit code 7");
+    failed.warns(
+        "version 3 was taken back: task 3 failed 3 times in a row; its attempt ended with exit code 7",
+    );
     assert_eq!(attempts(&own_tasks_of(&cell).await), [(2, 1), (1, 1), (1, 1)]);
 
     let ran =

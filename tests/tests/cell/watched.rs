@@ -94,7 +94,8 @@ async fn a_watch_with_a_limit_says_what_it_leaves_out() {
     let events = Following::start(&cell, "events", &["event", "list", "-w", "--limit", "1", "-o", "json"]);
     events.until_shown("\"listed\"").await;
     let tasks = Following::start(&cell, "tasks", &["task", "list", "-w", "--limit", "1", "-o", "json"]);
-    let said = "more tasks follow: with --limit 1 the watch shows the first 1 alone, whichever these are\n";
+    let said =
+        "there are more tasks: with --limit 1 the watch shows those that are the first 1 at the time\n";
     tasks.until_warned(said).await;
     cell.borough(&["job", "scale", "web", "60"]).await.ended(0);
     for index in 2..60 {

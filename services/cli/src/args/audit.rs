@@ -61,7 +61,7 @@ pub struct AuditFilterArguments {
     /// Show only calls that were done, or only those that were refused
     #[arg(long, value_enum, value_name = "OUTCOME")]
     pub outcome: Option<AuditOutcomeWord>,
-    /// Show only calls of the last so much time, such as 15m or 7d
+    /// Show only calls that are no older than this, such as 15m or 7d
     #[arg(long, value_name = "TIME", value_parser = super::number::ago)]
     pub since: Option<Duration>,
 }

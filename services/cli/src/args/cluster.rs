@@ -426,7 +426,7 @@ pub enum EventVerb {
     List {
         #[command(flatten)]
         filter: EventFilter,
-        /// List only events of the last so much time, such as 15m or 7d [default: however old they are]
+        /// List only events that are no older than this, such as 15m or 7d [default: of any age]
         #[arg(long, value_name = "TIME", value_parser = super::number::ago)]
         since: Option<std::time::Duration>,
         /// List at most this many, the newest ones, 1 to 10000 [default: 100, with --since 10000]

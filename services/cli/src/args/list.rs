@@ -29,7 +29,7 @@ pub struct WatchArguments {
 /// Jobs by their labels.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JobLabels {
-    /// Instead of a name: each of your jobs with labels like this, or its tasks; lists them and asks
+    /// Instead of a name: all of your jobs that have these labels, or their tasks; lists them and asks
     #[arg(short, long, value_parser = label_conditions, value_name = "KEY=VALUE,KEY!=VALUE")]
     pub label: Vec<LabelConditions>,
     /// With --label: of the jobs of every user

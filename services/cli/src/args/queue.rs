@@ -5,6 +5,10 @@ use borough_proto::v1::Queue;
 /// `PATH[:weight=N,guaranteed=PERCENT%,limit=PERCENT%]`.
 pub(super) fn queue(text: &str) -> Result<Queue, String> {
     let (path, facts) = text.split_once(':').unwrap_or((text, ""));
+    if path.contains('=') {
+        return Err("has no path before its facts; accepted: PATH, or PATH:weight=N,guaranteed=PERCENT%,limit=PERCENT%"
+            .to_owned());
+    }
     let mut queue = Queue { path: path.to_owned(), ..Queue::default() };
     for fact in facts.split(',').map(str::trim).filter(|fact| !fact.is_empty()) {
         let (key, value) = fact.split_once('=').unwrap_or((fact, ""));
@@ -31,6 +35,9 @@ pub(super) fn queue(text: &str) -> Result<Queue, String> {
 pub(super) fn scheduler_rule(text: &str) -> Result<(String, String), String> {
     let rule = text.split_once('=').map(|(work, scheduler)| (work.trim(), scheduler.trim()));
     match rule.filter(|(work, scheduler)| !work.is_empty() && !scheduler.is_empty()) {
+        Some((_, "none")) => {
+            Err("names no scheduler; to give all work to the default one again: --no-schedulers".to_owned())
+        }
         Some((work, scheduler)) => Ok((work.to_owned(), scheduler.to_owned())),
         None => Err("accepted: WORK=SCHEDULER, such as batch=fast".to_owned()),
     }

@@ -15,7 +15,7 @@ use crate::exit::{Code, Failure, tenths};
 use crate::output::{Printer, Progress, is_attended, tally};
 
 /// Names that are listed at most, before the change and of what has failed.
-const NAMES_MAX: usize = 20;
+pub(super) const NAMES_MAX: usize = 20;
 /// With more objects the changes themselves take a while, and show how far they are.
 const QUIET_MAX: usize = 100;
 /// Objects that a verb waits for at the same time: each has a watch of its own.
@@ -123,9 +123,10 @@ pub(super) async fn named_read<N: Clone + Eq + Display, O>(
     Ok(objects)
 }
 
-/// Names, one a line, and how many follow.
+/// Names, each on a line of its own, and how many follow.
 fn names_text(names: &[&str]) -> String {
-    let mut lines: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("  {name}")).collect();
+    let line = |name: &&str| format!("  {}", name.replace('\n', "\n  "));
+    let mut lines: Vec<String> = names.iter().take(NAMES_MAX).map(line).collect();
     if names.len() > NAMES_MAX {
         lines.push(format!("  and {} more", names.len() - NAMES_MAX));
     }

@@ -52,9 +52,11 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
     let named = verb.named();
     if global.dry_run && !verb.takes_dry_run() {
         let message = "--dry-run: this verb has no dry run; accepted: verbs that change something in a cell, such as job stop";
-        return Err(
-            Failure::new(Code::Usage, message).with_hint("what a job file would do: borough job plan FILE")
-        );
+        let failure = Failure::new(Code::Usage, message);
+        return Err(match verb {
+            Verb::Job(_) => failure.with_hint("what a job file would do: borough job plan FILE"),
+            _ => failure,
+        });
     }
     login::renewed(&global, &verb, printer);
     verb_run(&global, verb, printer).map_err(|failure| match named {

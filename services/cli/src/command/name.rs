@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use super::list::{NoRows, list_page};
 use super::merged;
 use super::selected::jobs_selected;
-use super::unknown::job_awaited;
+use super::unknown::{job_awaited, service_of_name};
 use super::watch::{ANSWERS_AGAIN, WatchedView, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb, conditions_of};
 use crate::connect;
@@ -55,6 +55,12 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());
             if target.is_some() {
+                // No job of this name comes, as long as the service has it.
+                if client.job_get(&job).await.is_err()
+                    && let Some(service) = service_of_name(&client, &job).await
+                {
+                    return Err(service);
+                }
                 job_awaited(&client, &job, printer).await?;
             }
             let mut items = client.watch_endpoints(job.user, job.name, None);

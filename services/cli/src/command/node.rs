@@ -250,7 +250,10 @@ async fn status(
 ) -> Result<Code, Failure> {
     let fetch = async |_| {
         let node = client.node_get(name).await?;
-        let (tasks, _) = client.task_list_of_node(name).await?;
+        let (mut tasks, _) = client.task_list_of_node(name).await?;
+        tasks.sort_by(|one, other| {
+            (&one.user, &one.job, one.index).cmp(&(&other.user, &other.job, other.index))
+        });
         let drain = if node.draining { staying_explained(client, &tasks).await? } else { Vec::new() };
         let tasks = tasks.into_iter().map(TaskOutput::from).collect();
         let drain = drain.iter().flat_map(|text| text.lines()).map(Foreign::from).collect();

@@ -121,6 +121,9 @@ pub(super) fn refused(job: &JobRef, error: ClientError) -> Failure {
     if failure.message().contains("has had no rollout") {
         return none_begun(failure);
     }
+    if failure.message().contains("its rollout is paused") {
+        return failure.with_hint(format!("borough rollout resume {job}"));
+    }
     if failure.code() == Code::Refused {
         return failure.with_hint(format!("borough rollout status {job}; borough job history {job}"));
     }
@@ -151,18 +154,10 @@ async fn undo(
         return Err(Failure::new(Code::Refused, message).with_hint(hint));
     }
     let version = arguments.to.or_else(|| versions.before(&before));
-    let named = |version: u32| match versions.original(version) {
-        Some(original) => format!("version {version}, which says the same as version {original},"),
-        None => format!("version {version}"),
-    };
-    let back = version.map_or_else(|| "an earlier version".to_owned(), named);
-    let back = back.trim_end_matches(',');
-    if let Some(changes) =
-        version.map(|version| versions.changes(&before, version)).filter(|all| !all.is_empty())
-    {
-        let now = before.spec_version;
-        printer.remark(&format!("{job}: from version {now} back to {back}:\n{}", changes.trim_end()));
+    if let Some(changes) = versions.undo_text(job, &before, version) {
+        printer.remark(&changes);
     }
+    let back = versions.back_text(version);
     confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
     // Another version may have come into force while the user read, or somebody else may have gone back already.
     let ordered =

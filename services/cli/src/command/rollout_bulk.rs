@@ -5,10 +5,13 @@ use borough_proto::v1::order_rollout_request::Order;
 use borough_proto::v1::{Job, JobState, RolloutState};
 use futures::{StreamExt as _, stream};
 
-use super::bulk::{BulkChange, BulkHarm, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all};
+use super::bulk::{
+    BulkChange, BulkHarm, BulkOutcome, BulkWait, NAMES_MAX, SharedTimeout, WAITS_AT_ONCE, confirm_all,
+};
 use super::confirm::Unattended;
 use super::job::{ChosenJobs, FitJobs, wait};
 use super::rollout::{goal_of, refused, view_of};
+use super::rollout_undo::KnownVersions;
 use crate::args::{Global, RolloutChoice, WaitArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, RolloutStatusView, tally};
@@ -91,6 +94,15 @@ fn words_of(order: Order) -> OrderWords {
     }
 }
 
+/// Says behind each name that is listed which version comes back, and what that changes.
+async fn undo_told(client: &Client, jobs: &[Job], names: &mut [String]) {
+    for (row, name) in jobs.iter().zip(names).take(NAMES_MAX) {
+        let job = name_of(row);
+        let versions = KnownVersions::read(client, &job, row).await;
+        *name = versions.undo_text(&job, row, versions.before(row)).unwrap_or_else(|| name.clone());
+    }
+}
+
 /// Gives an order to the rollout of each job that it fits, and waits for all of them if `limits` say so.
 pub(super) async fn order_all(
     global: &Global,
@@ -101,7 +113,10 @@ pub(super) async fn order_all(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let OrderWords { verb, done, which, fits } = words_of(order);
-    let ChosenJobs { jobs, names, by } = chosen(client, choice, which, fits).await?;
+    let ChosenJobs { jobs, mut names, by } = chosen(client, choice, which, fits).await?;
+    if order == Order::Undo {
+        undo_told(client, &jobs, &mut names).await;
+    }
     let what = format!("{verb} {}", tally(jobs.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done, by, harm: BulkHarm::Mild };
     confirm_all(global, client, change, &names, printer)?;

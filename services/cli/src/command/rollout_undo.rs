@@ -86,8 +86,27 @@ impl KnownVersions {
         earlier.rfind(|(_, known)| known == spec).map(|(known, _)| *known)
     }
 
+    /// Which version comes back, in words.
+    pub(super) fn back_text(&self, version: Option<u32>) -> String {
+        match version.map(|version| (version, self.original(version))) {
+            None => "an earlier version".to_owned(),
+            Some((version, None)) => format!("version {version}"),
+            Some((version, Some(original))) => {
+                format!("version {version}, which says the same as version {original}")
+            }
+        }
+    }
+
+    /// That a version comes back, and what that changes; `None` if that is not known.
+    pub(super) fn undo_text(&self, job: &JobRef, row: &Job, version: Option<u32>) -> Option<String> {
+        let changes = self.changes(row, version?);
+        let (now, back) = (row.spec_version, self.back_text(version));
+        let is_known = !changes.is_empty();
+        is_known.then(|| format!("{job}: from version {now} back to {back}:\n{}", changes.trim_end()))
+    }
+
     /// What changes if `version` comes back, a line per field; empty if that is not known.
-    pub(super) fn changes(&self, row: &Job, version: u32) -> String {
+    fn changes(&self, row: &Job, version: u32) -> String {
         let specs = self.spec(row.spec_version).zip(self.spec(version));
         let changes = specs.map(|(now, back)| spec_changes(now, back)).unwrap_or_default();
         changes_text(&changes, &Style::default()).lines().map(|line| format!("  {line}\n")).collect()
@@ -131,6 +150,9 @@ mod tests {
         assert_eq!(KnownVersions::of(Vec::new(), "j1").others(&row), [1, 2], "nothing is known of them");
         assert_eq!(known.changes(&row, 1), "  ~ labels.team: b -> a\n");
         assert_eq!((known.original(3), known.original(2)), (Some(2), None));
+        let told = known.undo_text(&JobRef::new("ann", "web"), &row, Some(1)).unwrap();
+        assert_eq!(told, "ann/web: from version 3 back to version 1:\n  ~ labels.team: b -> a");
+        assert_eq!(known.undo_text(&JobRef::new("ann", "web"), &row, None), None);
         let again = KnownVersions::of([versions_again(), vec![version(5, "b", 1)]].concat(), "j1");
         assert_eq!(again.original(5), Some(2), "version 4 is a copy itself");
         assert_eq!(KnownVersions::of(vec![version(1, "a", 1)], "j2").before(&row), None);

@@ -43,7 +43,13 @@ pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Fai
                 let known = || format!("borough task status {job}");
                 Ok(Found { hint: unknown.is_none().then(known), unknown })
             }
-            NamedTarget::Node(node) => Ok(Found { unknown: node_unknown(&client, node).await?, hint: None }),
+            NamedTarget::Node(node) => {
+                let unknown = match node_unknown(&client, node).await? {
+                    Some(unknown) => Some(job_of_name(&client, node).await.unwrap_or(unknown)),
+                    None => None,
+                };
+                Ok(Found { unknown, hint: None })
+            }
         }
     };
     let found: Result<Result<Found, ClientError>, _> = tokio::time::timeout(TIME_MAX, asked).await;
@@ -108,17 +114,37 @@ fn awaited(unknown: Option<Failure>, what: &str, printer: &Printer) {
 
 /// The failure of a job that the cell does not have, if something else has that name.
 async fn elsewhere(global: &Global, client: &Client, job: &JobRef) -> Option<Failure> {
-    if client.merged_service_get(job).await.is_ok() {
-        let message = format!(
-            "no job {:?} of user {} in cell {}: it is a service over several jobs",
-            job.name,
-            job.user,
-            client.cell()
-        );
-        let hint = format!("borough name status {job}");
-        return Some(Failure::new(Code::NotFound, message).with_hint(hint));
+    if let Some(service) = service_of_name(client, job).await {
+        return Some(service);
+    }
+    if client.node_get(&job.name).await.is_ok() {
+        let hint = format!("borough node status {}", job.name);
+        return Some(is_other(client, job, "it is a node").with_hint(hint));
     }
     federated(global, client, job).await
+}
+
+/// The failure of a node that the cell does not have, if a job of the caller has that name.
+async fn job_of_name(client: &Client, node: &str) -> Option<Failure> {
+    let job = JobRef::new(client.user(), node);
+    client.job_get(&job).await.ok()?;
+    let message = format!("no node {node:?} in cell {}: it is a job", client.cell());
+    Some(Failure::new(Code::NotFound, message).with_hint(format!("borough job status {job}")))
+}
+
+fn is_other(client: &Client, job: &JobRef, what: &str) -> Failure {
+    let cell = client.cell();
+    Failure::new(Code::NotFound, format!("no job {:?} of user {} in cell {cell}: {what}", job.name, job.user))
+}
+
+/// The failure of a job that the cell does not have, if a service over several jobs has that name.
+pub(super) async fn service_of_name(client: &Client, job: &JobRef) -> Option<Failure> {
+    client.merged_service_get(job).await.ok()?;
+    let failure = is_other(client, job, "it is a service over several jobs");
+    Some(
+        failure
+            .with_hint(format!("borough name status {job}, and for each of its jobs: borough name list JOB")),
+    )
 }
 
 /// The same, if the federation has a job of that name.

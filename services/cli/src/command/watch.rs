@@ -228,7 +228,7 @@ pub(super) async fn list_watch<T: Tabular + Serialize>(
 /// What is said of rows behind those that a watch shows.
 fn cut_text(limit: u32, noun: &str) -> String {
     format!(
-        "more {noun} follow: with --limit {limit} the watch shows the first {limit} alone, whichever these are"
+        "there are more {noun}: with --limit {limit} the watch shows those that are the first {limit} at the time"
     )
 }
 

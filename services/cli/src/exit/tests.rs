@@ -42,7 +42,8 @@ fn a_plan_that_cannot_be_made_is_told_apart_from_a_job_that_would_be_refused() {
     let plan = |code| FailureNumbers::Plan.number(code);
     assert_eq!([Code::Usage, Code::Refused].map(plan), [2, 2]);
     assert_eq!([Code::Unreachable, Code::NotAllowed, Code::Failed].map(plan), [VERB_FAILED; 3]);
-    assert_eq!(FailureNumbers::One.number(Code::Usage), VERB_FAILED);
+    assert_eq!(FailureNumbers::One.number(Code::NotFound), VERB_FAILED);
+    assert_eq!(FailureNumbers::One.number(Code::Usage), 2, "a wrong command line");
     assert_eq!(FailureNumbers::Table.number(Code::NotFound), 3);
 }
 

@@ -55,7 +55,7 @@ impl HelperView {
             times => format!(", restarted {times} times"),
         };
         let exit = match &self.exit {
-            None if self.state == "ended" => ", did not run".to_owned(),
+            None if self.state == "ended" => return format!("{} the command, never started", self.when),
             None => String::new(),
             Some(exit) if self.state == "ended" => format!(": {}", exit.text()),
             Some(exit) => format!(", last {}", exit.text()),
@@ -96,7 +96,7 @@ mod tests {
             helper(State::Waiting, 2, exit(Some(3), None, "")),
             "beside the command, waiting, restarted 2 times, last exit code 3 at 1970-01-01T00:00:01Z"
         );
-        assert_eq!(helper(State::Ended, 0, None), "beside the command, ended, did not run");
+        assert_eq!(helper(State::Ended, 0, None), "beside the command, never started");
         assert_eq!(
             helper(State::Ended, 1, exit(None, Some(9), "it did not end")),
             "beside the command, ended, restarted once: SIGKILL at 1970-01-01T00:00:01Z: it did not end"

@@ -309,7 +309,7 @@ impl JobStatusView {
 }
 
 /// The command of a job's tasks, as a shell has it. An alloc set runs none, and each role may have its own.
-fn command_text(spec: &JobSpec) -> String {
+pub(super) fn command_text(spec: &JobSpec) -> String {
     if spec.kind == JobKind::AllocSet {
         return String::new();
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::changes::{ChangedField, changes_text};
+use super::job::command_text;
 use super::table::Tabular;
 use super::text::time;
 use super::{Foreign, SpecView, Style};
@@ -137,9 +138,7 @@ impl Tabular for JobVersionView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let command = self.spec.0.as_ref().and_then(|spec| spec.pointer("/task/command"));
-        let words = command.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let command = words.collect::<Vec<_>>().join(" ");
+        let command = self.spec.read().as_ref().map(command_text).unwrap_or_default();
         let priority = self.spec.0.as_ref().and_then(|spec| spec.get("priority")).and_then(Value::as_u64);
         let shown = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         let cells = vec![
@@ -148,7 +147,7 @@ impl Tabular for JobVersionView {
             self.at_ms.map(time).unwrap_or_default(),
             self.actor.as_ref().map(ToString::to_string).unwrap_or_default(),
             shown(self.spec.count().map(u64::from)),
-            command.chars().take(60).collect(),
+            command,
         ];
         (cells, vec![shown(priority), time(self.job.submitted_ms), shown(self.revision)])
     }

@@ -1,5 +1,7 @@
 //! The versions of a job, with which of them a rollout can go back to.
 
+use borough_model::JobSpec;
+use borough_model::job::runs_alike;
 use borough_proto::v1;
 use serde::Serialize;
 
@@ -18,7 +20,8 @@ pub(crate) struct RolledVersionView {
     pub(crate) actor: Option<Foreign>,
     /// Whether it is the version of the job now.
     pub(crate) in_force: bool,
-    /// Whether its rollout was done, so that `rollout undo` can go back to it. The last ten are known.
+    /// Whether its rollout was done, or that of a version that runs alike, so that `rollout undo` can go back to it. The
+    /// last ten are known.
     pub(crate) rolled_out: bool,
     /// The state of its rollout, if that is the last one of the job.
     pub(crate) rollout: Option<String>,
@@ -34,7 +37,14 @@ impl RolledVersionView {
     pub(crate) fn all(row: &v1::Job, versions: Vec<v1::JobVersion>) -> Vec<Self> {
         let own = |view: &JobVersionView| view.job.id == row.id.as_str();
         let views = JobVersionView::all(versions).into_iter().filter(own);
-        views.map(|view| Self::of(row, view)).collect()
+        let mut views: Vec<Self> = views.map(|view| Self::of(row, view)).collect();
+        let rolled_out = views.iter().filter(|view| view.rolled_out);
+        let proven: Vec<JobSpec> = rolled_out.filter_map(|view| view.job.spec.read()).collect();
+        for view in views.iter_mut().filter(|view| !view.rolled_out) {
+            let spec = view.job.spec.read();
+            view.rolled_out = spec.is_some_and(|spec| proven.iter().any(|one| runs_alike(one, &spec)));
+        }
+        views
     }
 
     fn of(row: &v1::Job, view: JobVersionView) -> Self {
@@ -88,6 +98,9 @@ impl Tabular for RolledVersionView {
 
 #[cfg(test)]
 mod tests {
+    use borough_model::Name;
+    use borough_model::job::JobKind;
+
     use super::*;
 
     #[test]
@@ -112,6 +125,22 @@ mod tests {
         };
         assert_eq!(of(v1::RolloutState::Rolling), [(3, false), (2, false), (1, true)]);
         assert_eq!(of(v1::RolloutState::Done), [(3, true), (2, false), (1, true)]);
+        // Tasks of a version that differs in a label only run as those of one that is proven.
+        let labelled = |number, team: &str, command: &str| {
+            let name = |text: &str| Name::new(text).unwrap();
+            let words = vec![command.to_owned()];
+            let mut spec = JobSpec::defaults(name("ann"), name("web"), JobKind::Service, words);
+            spec.labels = [("team".to_owned(), team.to_owned())].into();
+            let spec = Some(borough_proto::convert::job_spec_to_message(&spec));
+            v1::JobVersion { spec, ..version(number, "j2") }
+        };
+        let rollout = v1::Rollout { version: 3, versions: vec![1], ..Default::default() };
+        let row =
+            v1::Job { id: "j2".to_owned(), spec_version: 3, rollout: Some(rollout), ..Default::default() };
+        let alike = vec![labelled(3, "a", "new"), labelled(2, "b", "old"), labelled(1, "a", "old")];
+        let views = RolledVersionView::all(&row, alike);
+        let rolled_out = views.iter().map(|view| (view.version, view.rolled_out)).collect::<Vec<_>>();
+        assert_eq!(rolled_out, [(3, false), (2, true), (1, true)]);
         let never = v1::Job { id: "j1".to_owned(), spec_version: 1, ..v1::Job::default() };
         let views = RolledVersionView::all(&never, versions());
         assert_eq!(views.iter().map(|view| view.rolled_out).collect::<Vec<_>>(), [true]);

@@ -20,13 +20,18 @@ fn is_live(job_state: &str) -> bool {
     matches!(job_state, "waiting" | "running")
 }
 
-/// That a rollout has left so many tasks alone: it could end no more healthy ones, or their nodes take no new ones.
-pub(crate) fn skipped_text(tasks: u32) -> String {
+/// That a rollout has left so many tasks alone: it could end no more healthy ones, or the nodes of a daemon job take no
+/// new ones.
+pub(crate) fn skipped_text(tasks: u32, kind: Option<v1::JobKind>) -> String {
     let (keeps, it, begins) = if tasks == 1 { ("keeps", "it", "begins") } else { ("keep", "they", "begin") };
     let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
+    let or = match kind {
+        Some(v1::JobKind::Daemon) => " or because the node takes no new task",
+        Some(_) => "",
+        None => ", or of a daemon job because the node takes no new task",
+    };
     format!(
-        "{tasks} skipped: {it} {keeps} the earlier version until {it} {begins} again, by `update.disruptions_max` or because \
-         the node takes no new task of a daemon job"
+        "{tasks} skipped: {it} {keeps} the earlier version until {it} {begins} again, by `update.disruptions_max`{or}"
     )
 }
 
@@ -203,7 +208,7 @@ impl RolloutOutput {
 
     /// Which tasks it has left alone, and why.
     fn skipped_text(&self) -> String {
-        skipped_text(self.skipped)
+        skipped_text(self.skipped, None)
     }
 
     /// What its canaries wait for; `None`: it has none.
@@ -314,6 +319,20 @@ impl RolloutStatusView {
         }
     }
 
+    /// The command that shows what the attempts of a version wrote that has failed; empty: it has not.
+    fn output_text(&self) -> String {
+        let Some(failure) = self.rollout.failure.as_ref().map(ToString::to_string) else {
+            return String::new();
+        };
+        let job = format!("{}/{}", self.user, self.name);
+        let index =
+            failure.strip_prefix("task ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+        match index {
+            Some(index) => format!("borough task logs {job}/{index} --previous"),
+            None => format!("borough job logs {job} --attempt all"),
+        }
+    }
+
     pub(crate) fn text(&self) -> String {
         let rollout = &self.rollout;
         let versions = rollout.versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -331,6 +350,7 @@ impl RolloutStatusView {
             ("takes back", takes_back),
             ("brings back", brings_back),
             ("why", rollout.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
+            ("what it wrote", self.output_text()),
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("canaries", if is_over { String::new() } else { self.canaries_text() }),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),

@@ -136,7 +136,7 @@ pub(crate) fn word(name: &str, prefix: &str) -> String {
 /// The labels of something, in one line.
 pub(crate) fn labels_text(name: &str, labels: &BTreeMap<Foreign, Foreign>) -> String {
     let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let pairs = if pairs.is_empty() { "no labels".to_owned() } else { pairs.join(", ") };
+    let pairs = if pairs.is_empty() { "no labels".to_owned() } else { pairs.join(",") };
     format!("{name}: {pairs}")
 }
 

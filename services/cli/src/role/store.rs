@@ -152,7 +152,7 @@ fn embedded_failure(error: &OpenError) -> Failure {
         // Its own words begin with the store and its place.
         OpenError::Io { .. } => Failure::new(Code::StoreFailed, error_chain(error)),
         OpenError::Locked { .. } => failure.with_hint(
-            "another `borough` runs there, such as `borough dev`; stop it, or use another directory",
+            "end that process, which may be a dev cell, or use another directory",
         ),
         OpenError::Newer { .. } => {
             failure.with_hint("nothing was touched; use the newer program, or another directory")

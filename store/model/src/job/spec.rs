@@ -297,7 +297,7 @@ pub struct JobSpec {
                  tasks that one rollout ends in all; the others keep their version until they begin again), `resize` (`in_place` \
                  or `restart`: how other amounts of `cpu`, `memory`, `disk_rate` and `network_rate` reach a running \
                  task), `resize_signal` (`SIGHUP`, `SIGUSR1`, `SIGUSR2` or `SIGWINCH`: what it gets after a resize in place)",
-        default = "one task at a time, 10s, 2, `revert`",
+        default = "`unavailable_max: 1`, `healthy_after: 10s`, `failures_max: 2`, `on_failure: revert`",
         example = {"unavailable_percent_max": 25, "healthy_after": "5s", "failures_max": 0, "on_failure": "stop"},
         check = update_check,
         change = Metadata

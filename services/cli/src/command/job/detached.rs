@@ -1,7 +1,7 @@
 //! What is known of a job that was just submitted and is not waited for.
 
 use borough_client::{Client, JobRef};
-use borough_proto::v1::{Job, JobSpec, JobState};
+use borough_proto::v1::{Job, JobKind, JobSpec, JobState};
 
 use super::progress::Goal;
 use crate::output::{ExplanationView, Printer, explanations_text};
@@ -21,6 +21,9 @@ pub(super) fn begun_text(job: &JobRef, admitted: &Job, goal: Option<Goal>) -> St
         }
         _ if admitted.state() == JobState::Waiting => {
             format!("{job}: it waits for other jobs: borough job status {job}")
+        }
+        _ if admitted.count == 0 && admitted.kind() == JobKind::Daemon => {
+            format!("{job}: the cell gives it a task for each node that matches: borough job status {job}")
         }
         _ if admitted.count > 0 && tasks.running == 0 => {
             format!("{job}: no task runs yet: borough job status {job}")

@@ -38,7 +38,7 @@ pub(super) fn init(path: &Path, kind: Option<StarterKind>, printer: &Printer) ->
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::new(Code::Refused, format!("{} exists already", path_shown(path)))
-                .with_hint("name another file: borough job init FILE")
+                .with_hint("name another file, which is not there yet")
         }
         _ => Failure::new(Code::Failed, format!("cannot write {}: {error}", path_shown(path))),
     })?;

@@ -146,6 +146,12 @@ impl KnownJob {
             (Goal::Up, JobState::DependencyFailed) => {
                 JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
             }
+            // Without tasks it never ends by itself, and there is nothing to wait for.
+            (Goal::Up, JobState::Running)
+                if self.seen.job.kind() == JobKind::Batch && self.seen.job.count == 0 =>
+            {
+                JobProgress::Reached
+            }
             (Goal::Up, _) if self.seen.job.kind() == JobKind::Batch => JobProgress::Underway,
             (Goal::Up, JobState::Running) => self.up_progress(&name),
             _ => JobProgress::Underway,
@@ -232,7 +238,7 @@ impl KnownJob {
     pub(super) fn up_progress(&self, name: &str) -> JobProgress {
         match self.seen.service_progress() {
             ServiceProgress::Dead(task) => {
-                JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()))
+                JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, Self::ended(task)))
             }
             ServiceProgress::Up => JobProgress::Reached,
             ServiceProgress::Underway => JobProgress::Underway,
@@ -255,8 +261,12 @@ impl KnownJob {
                     .tasks
                     .values()
                     .filter(|task| !matches!(task.state(), TaskState::Dead | TaskState::Pending));
-                vec![format!("{} left", tally(left.count(), "task"))]
+                match left.count() {
+                    0 => vec!["no task left".to_owned()],
+                    left => vec![format!("{} left", tally(left, "task"))],
+                }
             }
+            (Goal::Up, JobKind::Batch) if count == 0 => vec!["it has no tasks: its count is 0".to_owned()],
             (Goal::Up, JobKind::Batch) => vec![format!("{}/{count} done", self.succeeded())],
             _ => vec![format!("{}/{count} healthy", self.seen.healthy())],
         };
@@ -435,8 +445,8 @@ pub(super) mod tests {
             "alice/web: 0/1 healthy, 1 pending, task 0 ended with exit code 3, the last of 4 failures in a row"
         );
         known.task_changed(Task { state: TaskState::Dead.into(), revision: 2, ..failed });
-        let why = "task alice/web/0 is dead: task 0 ended with exit code 3, the last of 4 failures in a row"
-            .to_owned();
+        let why =
+            "task alice/web/0 is dead: ended with exit code 3, the last of 4 failures in a row".to_owned();
         assert_eq!(known.progress(Goal::Up), JobProgress::Lost(why));
     }
 

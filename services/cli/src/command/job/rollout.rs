@@ -13,6 +13,9 @@ use super::progress::{Goal, JobProgress, KnownJob};
 use super::tail::failed_helper;
 use crate::output::{ExitView, canaries_text, ranges, skipped_text, surge_waits_text, tally};
 
+/// Failed tasks that a wait remembers.
+const FAILED_MAX: usize = 64;
+
 /// What was seen of the version of a goal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RolloutSeen {
@@ -21,9 +24,9 @@ pub(super) struct RolloutSeen {
     specs: BTreeMap<u32, Arc<JobSpec>>,
     /// The version in force when the specs were read: nothing is asked twice.
     specs_at: u32,
-    /// The task of that version that failed most often in a row, as it was then. Attempts of the version before take
-    /// its place when the version is taken back.
-    failed: Option<Task>,
+    /// The tasks of that version that failed most often in a row, as they were then. Attempts of the version before take
+    /// their place when the version is taken back.
+    failed: Vec<Task>,
     /// A task of that version that ran and was not healthy, as it was last seen.
     unhealthy: Option<Task>,
     /// Whether the cell says that what surges has no node. Before that, no worker may have looked for one yet.
@@ -36,10 +39,14 @@ impl RolloutSeen {
         if self.version == 0 || task.spec_version != self.version {
             return;
         }
-        let most = self.failed.as_ref().map_or(0, |failed| failed.failures);
         let is_its = task.exit.as_ref().is_some_and(|exit| exit.incarnation == task.incarnation);
+        let known = self.failed.iter().position(|failed| failed.index == task.index);
+        let most = known.and_then(|at| self.failed.get(at)).map_or(0, |failed| failed.failures);
         if is_its && task.failures > most {
-            self.failed = Some(task.clone());
+            known.map(|at| self.failed.remove(at));
+            self.failed.push(task.clone());
+            self.failed.sort_by_key(|failed| std::cmp::Reverse(failed.failures));
+            self.failed.truncate(FAILED_MAX);
         }
         if task.state() == TaskState::Running && task.health() != Health::Healthy {
             self.unhealthy = Some(task.clone());
@@ -170,7 +177,7 @@ impl KnownJob {
             text.push_str(&format!(", paused; to go on: borough rollout resume {name}"));
         }
         if rollout.skipped > 0 {
-            text.push_str(&format!("; {}", skipped_text(rollout.skipped)));
+            text.push_str(&format!("; {}", skipped_text(rollout.skipped, Some(self.seen.job.kind()))));
         }
         let unplaced = self.surge_unplaced();
         if unplaced > 0 && concerned > 0 && self.rollout.surge_refused {
@@ -199,9 +206,9 @@ impl KnownJob {
         };
         let more = match refused.len().saturating_sub(1) {
             0 => String::new(),
-            more => format!(", and {more} more"),
+            more => format!("; nor {}", tally(more, "other task")),
         };
-        format!("; task {first}{more} not resized: {} (borough why {name})", resize.refused)
+        format!("; task {first} was not resized: {}{more} (borough why {name})", resize.refused)
     }
 
     /// What is waited for when a version concerns no task: what surges ends, and other tasks may not be healthy.
@@ -284,7 +291,15 @@ impl KnownJob {
 
     /// The task whose attempt made the rollout fail, as it was then.
     pub(super) fn failed_attempt(&self) -> Option<&Task> {
-        self.rollout.failed.as_ref().or(self.rollout.unhealthy.as_ref())
+        self.failed_most().or(self.rollout.unhealthy.as_ref())
+    }
+
+    /// The task that the cell names, or else the one that failed most often.
+    fn failed_most(&self) -> Option<&Task> {
+        let failure = self.seen.job.rollout.as_ref().map_or("", |rollout| rollout.failure.as_str());
+        let failed = &self.rollout.failed;
+        let is_named = |task: &&Task| failure.starts_with(&format!("task {} ", task.index));
+        failed.iter().find(is_named).or_else(|| failed.first())
     }
 
     /// The task whose attempt made the rollout fail, with the option of `task logs` that shows that attempt.
@@ -302,21 +317,23 @@ impl KnownJob {
         Some(format!("{}{previous}{helper}", task.index))
     }
 
-    /// How the last attempt of the version ended that failed: `; it ended with exit code 7`. Empty without one.
+    /// How the last attempt of the version ended that failed: `; its attempt ended with exit code 7`. Empty without one.
     pub(super) fn last_end(&self) -> String {
-        let failed = self.rollout.failed.as_ref().and_then(|task| task.exit.clone());
+        let failed = self.failed_most().and_then(|task| task.exit.clone());
         let how = failed.map(|exit| ExitView::from(exit).text());
         how.map(end_text).unwrap_or_default()
     }
 }
 
 fn end_text(how: String) -> String {
-    for (begin, own) in [("stopped: ", "it was stopped"), ("start failed: ", "it did not start")] {
+    for (begin, own) in
+        [("stopped: ", "its attempt was ended"), ("start failed: ", "its attempt did not start")]
+    {
         if let Some(why) = how.strip_prefix(begin) {
             return format!("; {own}: {why}");
         }
     }
-    format!("; it ended with {how}")
+    format!("; its attempt ended with {how}")
 }
 
 /// Returns true if a rollout takes a version back. The versions after the one that it names differ from that one in
@@ -364,7 +381,9 @@ mod tests {
         }
         let text = known.rollout_text(2);
         assert!(
-            text.ends_with("; task 0, and 1 more not resized: it uses 2MiB (borough why alice/web)"),
+            text.ends_with(
+                "; task 0 was not resized: it uses 2MiB; nor 1 other task (borough why alice/web)"
+            ),
             "{text}"
         );
     }
@@ -469,8 +488,7 @@ mod tests {
         let back = Task { spec_version: 3, revision: 9, ..task(0, TaskState::Running, Health::Healthy) };
         known.task_changed(back);
         known.seen.job.rollout = Some(rollout(RolloutState::Done));
-        let why =
-            "alice/web: version 2 was taken back: task 0 failed 3 times in a row; it ended with exit code 7";
+        let why = "alice/web: version 2 was taken back: task 0 failed 3 times in a row; its attempt ended with exit code 7";
         assert_eq!(known.progress(goal), JobProgress::Lost(why.to_owned()));
         assert_eq!(known.failed_attempt().map(|task| task.spec_version), Some(2));
         assert_eq!(known.failed_logs().as_deref(), Some("0 --previous"));
@@ -490,7 +508,7 @@ mod tests {
         };
         known.task_changed(failed);
         assert_eq!(known.failed_logs(), None);
-        let end = "; it did not start: cannot execute \"pyhton3\": no directory of its PATH has it";
+        let end = "; its attempt did not start: cannot execute \"pyhton3\": no directory of its PATH has it";
         assert_eq!(known.last_end(), end);
     }
 

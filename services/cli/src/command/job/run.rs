@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef, TaskFilter};
 use borough_proto::convert::job_spec_to_message;
-use borough_proto::v1::{Job, JobKind, JobSpec, RolloutState};
+use borough_proto::v1::{Job, JobKind, JobSpec, JobState, RolloutState};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
@@ -163,7 +163,14 @@ impl Submitted {
         wait_for: WaitMode,
         printer: &Printer,
     ) -> Result<Code, Failure> {
-        if let WaitMode::Until(limits) = wait_for {
+        if let Some(version) = failed_before(&self.admitted).filter(|_| self.is_changed) {
+            printer.remark(&format!(
+                "{}: the change begins no rollout, and that of version {version} has failed: borough rollout status {}",
+                self.job, self.job
+            ));
+            printer
+                .one(&JobView::from(self.admitted), |job, _| format!("{}/{}: changed", job.user, job.name))?;
+        } else if let WaitMode::Until(limits) = wait_for {
             let goal = rollout_under_way(&self.admitted).unwrap_or(Goal::Up);
             let waited = wait(client, &self.job, goal, limits, printer).await?;
             show(client, waited, printer).await?;
@@ -174,6 +181,12 @@ impl Submitted {
         }
         Ok(Code::Done)
     }
+}
+
+/// The version whose rollout had failed before the submission, which has begun none.
+fn failed_before(job: &Job) -> Option<u32> {
+    let rollout = job.rollout.as_ref().filter(|rollout| rollout.state() == RolloutState::Failed)?;
+    (job.state() == JobState::Running).then_some(rollout.version)
 }
 
 /// The end of the rollout of a service, if one is under way: by this submission or by an earlier one.
@@ -221,8 +234,15 @@ async fn refused(client: &Client, spec: JobSpec, expected: &ExpectedJob, error: 
     // The message repeats the difference for programs that show nothing else. The plan names the job.
     let first = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
     let named = view.refusal.as_ref().filter(|_| differs).map(ToString::to_string);
-    let failure = Failure::new(failure.code(), named.unwrap_or(first))
-        .with_details(diff.lines().map(str::to_owned).collect());
+    let (begin, indent) = if differs { (None, "") } else { (Some("what the file changes:"), "  ") };
+    let lines = diff.lines().map(|line| format!("{indent}{line}"));
+    let details = begin.map(str::to_owned).into_iter().chain(lines).collect();
+    let hint = failure.hint().map(str::to_owned);
+    let failure = Failure::new(failure.code(), named.unwrap_or(first)).with_details(details);
+    let failure = match hint {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    };
     let kept_field = view.kept_field().filter(|_| differs);
     Unsubmitted { failure, in_the_way, kept_field, is_stale }
 }
@@ -313,12 +333,16 @@ pub(super) async fn stop(
 ) -> Result<Code, Failure> {
     let client = &wait_for.bounded(client);
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
+    let over = [JobState::Succeeded, JobState::Failed, JobState::DependencyFailed];
+    let was_over = over.contains(&stopped.state());
     if let WaitMode::Until(limits) = wait_for {
         stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
     }
     owned_warn(client, &stopped, PartChange::Stop, printer).await;
-    let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
-    printer.one(&JobView::from(stopped), text)?;
+    let already = if was_over { "; it was over already" } else { "" };
+    printer.one(&JobView::from(stopped), |job, _| {
+        format!("{}/{}: {}{already}", job.user, job.name, job.state)
+    })?;
     Ok(Code::Done)
 }
 

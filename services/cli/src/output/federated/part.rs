@@ -77,7 +77,7 @@ impl FederatedPartView {
             return if self.failed > 0 { "has ended, with failures" } else { "has ended" }.to_owned();
         }
         match self.rollout.as_str() {
-            "failed" => "rollout failed".to_owned(),
+            "failed" => format!("version {} failed", self.version),
             "rolling" => "rolling".to_owned(),
             _ if self.target < self.count => format!("{} move", self.count - self.target),
             _ if self.version != goal.version && self.count > 0 => match goal.comes {
@@ -158,7 +158,8 @@ impl Tabular for PartRow<'_> {
             part.count.to_string(),
             part.healthy.to_string(),
             part.pending.to_string(),
-            part.version.to_string(),
+            // Its own rollout may have gone back since.
+            if part.rollout == "failed" { "-".to_owned() } else { part.version.to_string() },
             part.state_text(*goal),
         ];
         (cells, vec![part.job_id.to_string(), time(part.seen_ms)])

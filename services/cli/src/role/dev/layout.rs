@@ -83,8 +83,10 @@ impl Layout {
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut owner = String::new();
             lock.read_to_string(&mut owner)?;
-            let text =
-                format!("another dev cell (process {}) runs there; stop it, or give --dir", owner.trim());
+            let text = format!(
+                "another dev cell (process {}) runs there; stop it, or name another directory",
+                owner.trim()
+            );
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
         // The owner is recorded for people only: a full disk must not keep anyone out of their own directory.

@@ -1,5 +1,7 @@
 //! Which tasks of a job are read, and what is said if nothing was.
 
+use std::collections::BTreeSet;
+
 use borough_client::{JobRef, TaskFilter};
 
 use crate::args::AttemptChoice;
@@ -80,21 +82,18 @@ fn listed(tasks: &[u32]) -> String {
 }
 
 /// The attempts of all tasks in a scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AttemptsSeen {
     /// Attempts that were read.
     pub(super) read: usize,
-    /// The lowest and the highest known number.
-    known: Option<(u64, u64)>,
+    /// The known numbers.
+    known: BTreeSet<u32>,
 }
 
 impl AttemptsSeen {
     /// Counts the attempts of a task.
     pub(super) fn add(&mut self, attempts: &TaskAttempts) {
-        for attempt in attempts.known() {
-            let (least, most) = self.known.unwrap_or((attempt, attempt));
-            self.known = Some((least.min(attempt), most.max(attempt)));
-        }
+        self.known.extend(attempts.known().map(|attempt| u32::try_from(attempt).unwrap_or(u32::MAX)));
     }
 
     /// Says why nothing was read. An attempt that no task has is an error.
@@ -104,20 +103,20 @@ impl AttemptsSeen {
         choice: AttemptChoice,
         printer: &Printer,
     ) -> Result<(), Failure> {
-        match (self.read, choice, self.known) {
-            (1.., ..) => Ok(()),
-            (0, AttemptChoice::Number(number), Some((least, most))) => {
-                let known = if least == most { least.to_string() } else { format!("{least} to {most}") };
-                let why = format!("{} attempt {number} by now; known: {known}", scope.lacks());
+        match (self.read, choice) {
+            (1.., _) => Ok(()),
+            (0, AttemptChoice::Number(number)) if !self.known.is_empty() => {
+                let known: Vec<u32> = self.known.iter().copied().collect();
+                let why = format!("{} attempt {number}; known: {}", scope.lacks(), ranges(&known));
                 let hint = format!("{} --attempt all", scope.command());
                 Err(Failure::new(Code::NotFound, why).with_hint(hint))
             }
-            (0, AttemptChoice::Previous, known) => {
+            (0, AttemptChoice::Previous) => {
                 let why = format!("{} attempt that has ended yet", scope.lacks());
-                let hint = if known.is_some() { scope.command() } else { scope.why() };
+                let hint = if !self.known.is_empty() { scope.command() } else { scope.why() };
                 Err(Failure::new(Code::NotFound, why).with_hint(hint))
             }
-            (0, ..) => {
+            (0, _) => {
                 printer.remark(&format!("{}, so there is no output: {}", scope.not_run(), scope.why()));
                 Ok(())
             }
@@ -165,13 +164,13 @@ mod tests {
         seen.add(&task(TaskState::Running, 1, 0));
         let absent = |tasks: &[u32]| seen.check(&scope(tasks), number, &printer).unwrap_err();
         let all = absent(&[]);
-        assert_eq!(all.message(), "no task of job alice/web has an attempt 99 by now; known: 1 to 4");
+        assert_eq!(all.message(), "no task of job alice/web has an attempt 99; known: 1, 3-4");
         assert_eq!(all.code(), Code::NotFound);
-        assert_eq!(absent(&[2]).message(), "task alice/web/2 has no attempt 99 by now; known: 1 to 4");
+        assert_eq!(absent(&[2]).message(), "task alice/web/2 has no attempt 99; known: 1, 3-4");
         let some = absent(&[2, 3, 4, 9]);
-        assert_eq!(some.message(), "tasks 2-4, 9 of job alice/web have no attempt 99 by now; known: 1 to 4");
+        assert_eq!(some.message(), "tasks 2-4, 9 of job alice/web have no attempt 99; known: 1, 3-4");
         assert_eq!(some.hint(), Some("borough job logs alice/web --task 2,3,4,9 --attempt all"));
-        let read = AttemptsSeen { read: 1, ..seen };
+        let read = AttemptsSeen { read: 1, ..seen.clone() };
         assert!(read.check(&scope(&[]), number, &printer).is_ok());
     }
 
