@@ -263,8 +263,27 @@ struct AskedFor<'a> {
     owner: Option<&'a Name>,
 }
 
-/// The name of a method as people say it: `ListJobs` is `list jobs`.
+/// Methods that do not have a verb and what it is done to in their names.
+const ACTIONS: [(&str, &str); 12] = [
+    ("Exec", "run commands in tasks"),
+    ("Watch", "watch changes"),
+    ("WatchEndpoints", "watch endpoints"),
+    ("DryRun", "try changes"),
+    ("CheckAccess", "ask what others may do"),
+    ("ListAudit", "list audited calls"),
+    ("ListAuditChunks", "list audited calls"),
+    ("GetJobHistory", "see versions of jobs"),
+    ("GetFederatedJobHistory", "see versions of federated jobs"),
+    ("OrderRollout", "steer rollouts"),
+    ("OrderFederatedRelease", "steer releases of federated jobs"),
+    ("Session", "serve nodes"),
+];
+
+/// The name of a method as people say it: `GetJob` is `see jobs`. It is about all objects of a kind: so are rights.
 fn action_words(action: &str) -> String {
+    if let Some((_, words)) = ACTIONS.iter().find(|(known, _)| *known == action) {
+        return (*words).to_owned();
+    }
     let mut words = String::new();
     for letter in action.chars() {
         if letter.is_ascii_uppercase() && !words.is_empty() {
@@ -273,9 +292,12 @@ fn action_words(action: &str) -> String {
         words.push(letter.to_ascii_lowercase());
     }
     match words.split_once(' ') {
-        // Of several, or of all.
-        Some((verb, object)) if !object.ends_with('s') => format!("{verb} the {object}"),
-        _ => words,
+        Some((verb, object)) => {
+            let verb = if verb == "get" { "see" } else { verb };
+            let plural = if object.ends_with('s') { "" } else { "s" };
+            format!("{verb} {object}{plural}")
+        }
+        None => words,
     }
 }
 
