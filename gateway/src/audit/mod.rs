@@ -205,7 +205,11 @@ fn matches(filter: &v1::AuditFilter, record: &AuditRecord) -> bool {
     let by = filter.by.is_empty()
         || call.by == filter.by
         || call.by.strip_prefix("user/") == Some(&filter.by)
-        || call.user.as_deref() == Some(filter.by.strip_prefix("user/").unwrap_or(&filter.by));
+        || call.user.as_deref() == Some(filter.by.strip_prefix("user/").unwrap_or(&filter.by))
+        // As a list shows who acts in the name of somebody else.
+        || filter.by.split_once(" as ").is_some_and(|(by, user)| {
+            call.by == by && call.user.as_deref() == Some(user)
+        });
     let method = filter.method.is_empty()
         || call.method == filter.method
         || call.method.split_once('/').is_some_and(|(_, name)| name == filter.method);

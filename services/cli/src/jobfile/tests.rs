@@ -166,7 +166,7 @@ fn reserved_and_impossible_ports_are_refused() {
     check(
         &yaml_problems(&with_task("  ports: {http: 80, admin: 8080}\n")),
         &expect![
-            "job.yaml:4:17: task.ports[\"http\"]: 80; accepted: 1024 to 65535 (lower ones are reserved), or none: the scheduler hands one out"
+            "job.yaml:4:17: task.ports[\"http\"]: 80; accepted: 1024 to 65535 (lower ones are reserved), or auto: the scheduler hands one out"
         ],
     );
     check(

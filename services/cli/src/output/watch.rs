@@ -109,9 +109,10 @@ impl Screen {
         if lines == 0 { 24 } else { lines }
     }
 
-    fn draw(&mut self, printer: &Printer, text: &str) -> Result<(), Failure> {
+    /// `more` says how to see what has no room.
+    fn draw(&mut self, printer: &Printer, text: &str, more: &str) -> Result<(), Failure> {
         let shown = if printer.color { painted_shown(text) } else { lines_shown(text).into_owned() };
-        let frame = frame(&shown, Self::lines(), columns().unwrap_or(usize::MAX));
+        let frame = frame(&shown, Self::lines(), columns().unwrap_or(usize::MAX), more);
         let clear = if self.is_clear { "" } else { "\x1b[2J" };
         self.is_clear = true;
         printer.bytes(format!("{clear}{frame}").as_bytes())
@@ -152,7 +153,7 @@ pub(super) fn line_cut(line: &str, columns: usize) -> String {
 
 /// What draws a text over the one before, in so many lines and columns of a terminal. Long lines are cut, so that they
 /// take no other line's place.
-fn frame(text: &str, lines: usize, columns: usize) -> String {
+fn frame(text: &str, lines: usize, columns: usize, more: &str) -> String {
     let all: Vec<&str> = text.lines().collect();
     let room = lines.saturating_sub(1).max(1);
     let mut frame = String::from("\x1b[?7l\x1b[H");
@@ -163,7 +164,7 @@ fn frame(text: &str, lines: usize, columns: usize) -> String {
         frame.push_str("\x1b[K\r\n");
     }
     if !fits {
-        frame.push_str("... more below; --limit and --page choose what is shown\x1b[K\r\n");
+        frame.push_str(&format!("... more below; {more}\x1b[K\r\n"));
     }
     frame.push_str("\x1b[J\x1b[?7h");
     frame
@@ -295,7 +296,7 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         if let Some(screen) = &mut self.screen {
             let rows = std::mem::take(&mut self.rows);
             let text = if rows.is_empty() { self.none.clone() } else { table(&rows, &self.printer.style()) };
-            return screen.draw(self.printer, &text);
+            return screen.draw(self.printer, &text, "--limit and --page choose what is shown");
         }
         let is_first = self.changes.reading == 0;
         let gone = self.changes.end();
@@ -339,7 +340,11 @@ impl<'p> WatchedStatus<'p> {
         let style = self.printer.style();
         if let Some(screen) = &mut self.screen {
             let shown = self.printer.typed.completed_answer(&text(view, &style));
-            return screen.draw(self.printer, &shown);
+            return screen.draw(
+                self.printer,
+                &shown,
+                "a taller terminal, or the command without -w, shows it",
+            );
         }
         // An age changes with each reading, and is no change to write.
         let style = Style { now_ms: None, ..style };
@@ -394,11 +399,14 @@ mod tests {
     fn a_frame_fits_its_terminal() {
         let text = |count: usize| (0..count).map(|line| format!("line {line}\n")).collect::<String>();
         let lines = |frame: &str| frame.matches("\r\n").count();
-        assert_eq!(frame(&text(2), 5, 80), "\x1b[?7l\x1b[Hline 0\x1b[K\r\nline 1\x1b[K\r\n\x1b[J\x1b[?7h");
-        assert_eq!(lines(&frame(&text(4), 5, 80)), 4);
-        let cut = frame(&text(5), 5, 80);
+        assert_eq!(
+            frame(&text(2), 5, 80, "x"),
+            "\x1b[?7l\x1b[Hline 0\x1b[K\r\nline 1\x1b[K\r\n\x1b[J\x1b[?7h"
+        );
+        assert_eq!(lines(&frame(&text(4), 5, 80, "x")), 4);
+        let cut = frame(&text(5), 5, 80, "x");
         assert_eq!(lines(&cut), 4);
         assert!(cut.contains("line 2") && !cut.contains("line 3") && cut.contains("more below"), "{cut:?}");
-        assert_eq!(lines(&frame(&text(9), 0, 80)), 1, "a terminal without a size");
+        assert_eq!(lines(&frame(&text(9), 0, 80, "x")), 1, "a terminal without a size");
     }
 }

@@ -252,7 +252,12 @@ impl KnownJob {
             return self.again_text(next);
         }
         if let Goal::RolledOut { version } = goal {
-            return self.rollout_text(version);
+            // Every task has the version, and one that failed before it may still fail.
+            return if self.is_rolled_out(version) {
+                self.text(Goal::Up)
+            } else {
+                self.rollout_text(version)
+            };
         }
         let mut parts = match (goal, self.seen.job.kind()) {
             (Goal::Over, _) => {

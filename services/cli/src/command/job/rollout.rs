@@ -140,6 +140,13 @@ impl KnownJob {
         self.seen.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Paused)
     }
 
+    /// Returns true if the rollout of the version is done, and tasks that it does not concern are not healthy.
+    pub(super) fn is_rolled_out(&self, version: u32) -> bool {
+        let rollout = self.seen.job.rollout.as_ref().filter(|rollout| rollout.version == version);
+        let is_done = rollout.is_some_and(|rollout| rollout.state() == RolloutState::Done);
+        is_done && self.up_progress("") == JobProgress::Underway
+    }
+
     /// Returns true if each task of the rollout is healthy, and only its end is missing.
     pub(super) fn is_all_but_reached(&self, goal: Goal) -> bool {
         let Goal::RolledOut { version } = goal else { return false };

@@ -141,6 +141,10 @@ pub(super) fn own_field(key: &str) -> Option<OwnField<'static>> {
 
 /// Where a field of this system belongs that stands in `outer` by mistake, such as `cpu` in `task`.
 pub(super) fn own_path(outer: &str, key: &str) -> Option<String> {
+    // Other systems name the kind of a check in a field of its own.
+    if outer == "task.health" && matches!(key, "type" | "protocol") {
+        return Some("task.health.http".to_owned());
+    }
     let mut paths = places_of(outer, key)?.iter().map(|place| format!("{place}{key}"));
     paths.find(|path| field_help(path).is_ok_and(|help| help.path == *path))
 }
@@ -165,6 +169,7 @@ fn places_of(outer: &str, key: &str) -> Option<&'static [&'static str]> {
         "" => Some(&["task.", "task.resources."]),
         "task" => Some(&["task.resources.", ""]),
         "task.resources" => Some(&["task.", ""]),
+        "task.health" => Some(&["task.health.http."]),
         _ => None,
     }
 }

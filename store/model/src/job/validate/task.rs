@@ -162,7 +162,7 @@ pub(in crate::job) fn ports_check(fields: &mut FieldErrors, _: &str, task: &Task
         );
         let Some(number) = port.number else { continue };
         let number_path = format!("task.ports[{at}].number");
-        let accepted = "1024 to 65535 (lower ones are reserved), or none: the scheduler hands one out";
+        let accepted = "1024 to 65535 (lower ones are reserved), or auto: the scheduler hands one out";
         fields.require(number >= FIXED_PORT_MIN, &number_path, number, accepted);
         fields.require(numbers.insert(number), &number_path, number, "each number once");
     }

@@ -6,15 +6,38 @@ use crate::field_error::FieldErrors;
 use crate::id::Name;
 use crate::job::{HelperSpec, JobSpec, SecretForm, TaskOverride};
 
-/// Variables that agents set, besides those that begin with [`AGENT_PREFIX`] and those of ports. A node without cards
-/// of its own lacks those of devices.
-const AGENT_VARIABLES: [&str; 6] =
-    ["PATH", "HOME", "HOST", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+/// Variables that agents set, besides those of ports and those that begin with [`AGENT_PREFIXES`]. A node without cards
+/// of its own lacks those of devices, and only tasks in allocs, of roles and of helpers have theirs.
+const AGENT_VARIABLES: [&str; 23] = [
+    "PATH",
+    "HOME",
+    "HOST",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "BOROUGH_CELL",
+    "BOROUGH_USER",
+    "BOROUGH_JOB",
+    "BOROUGH_INDEX",
+    "BOROUGH_ATTEMPT",
+    "BOROUGH_NODE",
+    "BOROUGH_TASK_DIR",
+    "BOROUGH_ALLOC",
+    "BOROUGH_ALLOC_SET",
+    "BOROUGH_ALLOC_INDEX",
+    "BOROUGH_ALLOC_DIR",
+    "BOROUGH_ROLE",
+    "BOROUGH_ROLE_INDEX",
+    "BOROUGH_HELPER",
+    "BOROUGH_EXIT_CODE",
+    "BOROUGH_EXIT_SIGNAL",
+    "BOROUGH_EXIT_STOPPED",
+];
 /// What a command may have of a secret.
 const SECRET_ACCEPTED: &str = "no secret, because everybody sees the arguments of a process: the program reads its \
                                environment, or takes the path of a secret with `as: file`";
-/// The prefix of the variables of agents. A spec cannot set them.
-const AGENT_PREFIX: &str = "BOROUGH_";
+/// The beginnings of variables with a name behind them: of a port of an alloc, of an identity, or of a device.
+const AGENT_PREFIXES: [&str; 3] = ["BOROUGH_ALLOC_PORT_", "BOROUGH_IDENTITY_", "BOROUGH_DEVICE_"];
 
 /// The names of every `${NAME}` in a text of a command. `$${` is a plain `${`, and braces around anything but a name
 /// stay as they are.
@@ -124,7 +147,8 @@ fn helpers_check(fields: &mut FieldErrors, known: &KnownVariables, helpers: &[He
 
 fn command_check(fields: &mut FieldErrors, known: &KnownVariables, path: &str, command: &[String]) {
     for (at, text) in command.iter().enumerate() {
-        let unknown = |name: &&str| !name.starts_with(AGENT_PREFIX) && !known.names.contains(*name);
+        let is_of_agent = |name: &str| AGENT_PREFIXES.iter().any(|begin| name.starts_with(begin));
+        let unknown = |name: &&str| !is_of_agent(name) && !known.names.contains(*name);
         let Some(name) = variables_of(text).into_iter().find(unknown) else { continue };
         let accepted = if known.secrets.contains(name) {
             SECRET_ACCEPTED.to_owned()
@@ -149,6 +173,15 @@ fn command_check(fields: &mut FieldErrors, known: &KnownVariables, path: &str, c
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each of them stands in the page of job files.
+    #[test]
+    fn the_variables_of_agents_are_documented() {
+        let page = include_str!("../../../../../docs/job-files.md");
+        for name in AGENT_VARIABLES.iter().chain(&AGENT_PREFIXES) {
+            assert!(page.contains(&format!("`{name}")), "{name}");
+        }
+    }
 
     #[test]
     fn the_names_of_variables_are_found_as_agents_expand_them() {
