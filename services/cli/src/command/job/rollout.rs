@@ -519,6 +519,21 @@ mod tests {
         assert_eq!(known.last_end(), end);
     }
 
+    /// A task that the change does not concern may fail as before.
+    #[test]
+    fn a_wait_goes_on_with_the_service_once_its_rollout_is_done() {
+        let (mut known, goal) = (service(1), Goal::RolledOut { version: 2 });
+        known.goal_set(goal);
+        known.seen.job.rollout =
+            Some(Rollout { state: RolloutState::Done.into(), version: 2, ..Rollout::default() });
+        let exit = Exit { reason: EndReason::Exited.into(), code: Some(3), ..Exit::default() };
+        let failed = Task { failures: 4, exit: Some(exit), ..task(0, TaskState::Pending, Health::Unknown) };
+        known.task_changed(failed);
+        assert_eq!(known.progress(goal), JobProgress::Underway);
+        assert_eq!(known.text(goal), known.text(Goal::Up));
+        assert!(known.text(goal).contains("task 0 ended with exit code 3"), "{}", known.text(goal));
+    }
+
     /// A label in between makes a version too. Whoever waits for one of both hears why it was taken back.
     #[test]
     fn a_version_that_is_taken_back_with_later_metadata_is_not_superseded() {
