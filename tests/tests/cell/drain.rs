@@ -44,7 +44,7 @@ async fn a_drain_stops_no_task_without_room_elsewhere() {
     ] {
         assert_eq!(ran.stderr.matches(&text).count(), 1, "not once {text:?} in\n{}", ran.stderr);
     }
-    assert!(!ran.stderr.contains("refused by: draining"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("refused by: drained"), "{}", ran.stderr);
     // Who asks about the task hears the same.
     for asked in ["last", "last/0"] {
         let why = cell.borough(&["why", asked]).await.ended(0);

@@ -2,6 +2,7 @@
 //! filters are those of the plan.
 
 mod after;
+mod amount;
 mod evictions;
 mod explanation;
 mod in_alloc;

@@ -9,60 +9,8 @@ use borough_model::resource::Dimension;
 use borough_model::task::machine::PORT_COOL_DOWN_MS;
 
 use super::after::{after_text, cycle_written};
+use super::amount::{Amount, Bytes};
 use super::{AllocLeft, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
-
-/// Bytes in the largest binary unit that leaves at least one, cut to two decimals. The text never shows more than the
-/// amount.
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u32); 5] = [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-        match UNITS.into_iter().find(|&(_, shift)| self.0 >> shift > 0) {
-            Some((unit, shift)) => {
-                let hundredths = (u128::from(self.0) * 100) >> shift;
-                hundredths_written(f, hundredths)?;
-                f.write_str(unit)
-            }
-            None => write!(f, "{}B", self.0),
-        }
-    }
-}
-
-/// `2 cores`, `1 core`, `0.25 cores`.
-fn cores_written(f: &mut fmt::Formatter<'_>, millis: u64) -> fmt::Result {
-    match (millis / 1_000, millis % 1_000) {
-        (1, 0) => f.write_str("1 core"),
-        (cores, 0) => write!(f, "{cores} cores"),
-        (cores, part) => {
-            let part = format!("{part:03}");
-            write!(f, "{cores}.{} cores", part.trim_end_matches('0'))
-        }
-    }
-}
-
-fn hundredths_written(f: &mut fmt::Formatter<'_>, hundredths: u128) -> fmt::Result {
-    let (integer, part) = (hundredths / 100, hundredths % 100);
-    match part {
-        0 => write!(f, "{integer}"),
-        _ if part.is_multiple_of(10) => write!(f, "{integer}.{}", part / 10),
-        _ => write!(f, "{integer}.{part:02}"),
-    }
-}
-
-/// An amount of a dimension in its unit.
-struct Amount<'a>(&'a Dimension, u64);
-
-impl fmt::Display for Amount<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Dimension::Memory | Dimension::Disk => write!(f, "{}", Bytes(self.1)),
-            Dimension::DiskRate | Dimension::NetworkRate => write!(f, "{}/s", Bytes(self.1)),
-            Dimension::Cpu => cores_written(f, self.1),
-            Dimension::Device(_) => f.write_str(&self.0.amount_display(self.1)),
-        }
-    }
-}
 
 /// A constraint as text.
 struct ConstraintText<'a>(&'a Constraint);
@@ -88,7 +36,7 @@ impl fmt::Display for FilterStep {
             Self::Recovering => f.write_str("recovering"),
             Self::Lost => f.write_str("lost"),
             Self::Cordoned => f.write_str("cordoned"),
-            Self::Draining => f.write_str("draining"),
+            Self::Draining => f.write_str("drained"),
             Self::Constraint { constraint } => write!(f, "constraint {}", ConstraintText(constraint)),
             Self::Taint { key, .. } if key == SILENT_KEY => f.write_str("silent"),
             Self::Taint { .. } => match self.pressure() {
@@ -192,7 +140,7 @@ fn nodes_text(nodes: u32) -> &'static str {
 }
 
 impl NearestFit {
-    /// The change: `with memory <= 1.5GiB`, `without constraint rack in [r1]`, `once not cordoned`.
+    /// The change: `with memory <= 1.5GiB`, `without constraint rack in [r1]`, `once uncordoned`.
     pub fn change(&self) -> String {
         match self {
             Self::Resource { dimension, at_most: 0, .. } => format!("without {dimension}"),
@@ -220,6 +168,9 @@ impl NearestFit {
             Self::Without { filter: FilterStep::Device { device, .. }, .. } => format!("with any {device}"),
             Self::Without { filter: filter @ FilterStep::Taint { .. }, .. } if !filter.is_of_machine() => {
                 format!("tolerating {}", filter.taint())
+            }
+            Self::Without { filter: FilterStep::Draining | FilterStep::Cordoned, .. } => {
+                "once uncordoned".to_owned()
             }
             Self::Without { filter, .. } => format!("once not {filter}"),
             Self::Together { changes, .. } => {

@@ -188,7 +188,7 @@ fn an_explanation_names_each_filter_and_the_nearest_fit() {
     stored.job_submit(JobId(1), &job);
     let explanation = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms);
     assert_eq!((explanation.nodes, explanation.nodes_fit), (8, 0));
-    expect!["fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 draining, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; waits for tasks to end on 1 node; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once not cordoned, or on 1 node once not draining, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 port handed out"]
+    expect!["fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 drained, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; waits for tasks to end on 1 node; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once uncordoned, or on 1 node once uncordoned, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 port handed out"]
     .assert_eq(&explanation.to_string());
 }
 

@@ -83,7 +83,7 @@ fn a_cordoned_node_takes_it_and_one_that_is_drained_does_not() {
     let others = outcome.placements.iter().filter(|placement| placement.task.job == JobId(2));
     assert!(others.map(|placement| placement.node).all(|node| node == ids[2]), "a cordon is for other jobs");
     let why = explain(&snapshot, JOB, 1, stored.now_ms).to_string();
-    assert!(why.starts_with("does not fit its own node, and may run on no other: 1 draining"), "{why}");
+    assert!(why.starts_with("does not fit its own node, and may run on no other: 1 drained"), "{why}");
     // Back to a cordon alone.
     stored.node_change(ids[1], |row| row.draining = false);
     assert_eq!(own(&round(&mut stored, &mut snapshot)), [(1, ids[1])]);
