@@ -265,7 +265,7 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
 
     // An operator labels the job without its file.
     let labelled = cell.borough(&["job", "label", "cart", "tier=back", "owner=ann", "team-"]).await.ended(0);
-    labelled.prints("tester/cart: owner=ann, tier=back");
+    labelled.prints("tester/cart: owner=ann,tier=back");
     cell.borough(&["job", "label", "cart", "tier=front", "owner-"]).await.ended(0);
     assert_eq!(attempts().await, before, "the attempts went on");
     let listed = cell.borough(&["job", "list", "-l", "tier=front"]).await.ended(0);

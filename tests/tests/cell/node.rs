@@ -239,7 +239,7 @@ async fn labels_of_nodes_decide_where_tasks_run() {
     })
     .await;
     let labelled = cell.borough(&["node", "label", "alpha-2", "tier=db", "rack=r99"]).await.ended(0);
-    labelled.prints("alpha-2: rack=r99, tier=db");
+    labelled.prints("alpha-2: rack=r99,tier=db");
     let task = cell.tasks_until("db", "up", |tasks| is_up(tasks, 1)).await.remove(0);
     assert_eq!(task.node, "alpha-2", "a label wakes what waits for it");
     // A label hides the attribute of its key, and a registration leaves it alone.

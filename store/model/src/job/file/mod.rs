@@ -146,7 +146,7 @@ impl<T: ToString> StatusText for Option<T> {
 impl StatusText for BTreeMap<String, String> {
     fn status_text(&self) -> String {
         let pairs = self.iter().map(|(key, value)| format!("{key}={value}"));
-        pairs.collect::<Vec<_>>().join(", ")
+        pairs.collect::<Vec<_>>().join(",")
     }
 }
 
