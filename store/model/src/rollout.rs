@@ -381,6 +381,16 @@ impl RolloutView {
         skipped.map_or(RolloutStep::Wait { due_ms: self.due_ms }, |skipped| RolloutStep::Done { skipped })
     }
 
+    /// When the rollout fails without further progress than that on record. `None`: never, since the owner has what the
+    /// version brings. Tasks beyond the count take the time that they have to end, and their node may not answer.
+    fn end_ms(&self, recorded_ms: i64, rules: &RolloutRules) -> Option<i64> {
+        if self.settled_skipped(rules).is_some() {
+            return None;
+        }
+        let since_ms = self.progress_ms.map_or(recorded_ms, |last| last.max(recorded_ms));
+        Some(since_ms.max(rules.watched_since_ms).saturating_add_unsigned(rules.deadline_ms))
+    }
+
     /// What the rollout does next at this time of the cell.
     pub fn step(mut self, rollout: &Rollout, rules: &RolloutRules, now_ms: i64) -> RolloutStep {
         match rollout.state {
@@ -416,13 +426,8 @@ impl RolloutView {
             return RolloutStep::Done { skipped };
         }
         let recorded_ms = rollout.clock_ms.max(rollout.progress_ms);
-        let since_ms = self.progress_ms.map_or(recorded_ms, |last| last.max(recorded_ms));
-        let since_ms = since_ms.max(rules.watched_since_ms);
-        let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
-        // The owner has what the version brings. Tasks beyond the count take the time that they have to end, and their
-        // node may not answer.
-        let only_beyond = self.settled_skipped(rules).is_some();
-        if now_ms >= end_ms && !only_beyond {
+        let end_ms = self.end_ms(recorded_ms, rules);
+        if end_ms.is_some_and(|end_ms| now_ms >= end_ms) {
             return RolloutStep::Fail(self.no_progress(rules));
         }
         let batch = self.resize_batch(rules);
@@ -449,7 +454,6 @@ impl RolloutView {
             if self.kept_ms >= recorded_ms.saturating_add_unsigned(rules.progress_least_ms()) {
                 return RolloutStep::Progress(self.kept_ms);
             }
-            let end_ms = Some(end_ms).filter(|_| !only_beyond);
             return RolloutStep::Wait { due_ms: self.due_ms.into_iter().chain(end_ms).min() };
         }
         RolloutStep::Replace(replaced)

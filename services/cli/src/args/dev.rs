@@ -38,8 +38,8 @@ pub struct DevArguments {
     /// Keep nothing: use a new directory, and remove it at the end
     #[arg(long)]
     pub ephemeral: bool,
-    /// Remove what `dev` made in the directory, and exit: kills the agents and tasks that an ended `dev` left there; works
-    /// on a damaged store too
+    /// Remove what `dev` made in the directory, and exit: kills the agents and tasks that an ended `dev` left there;
+    /// works on a damaged store too
     #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
     pub remove: bool,
     /// Answer gRPC on this port of 127.0.0.1; 0: any, the last one if it is free [default: the last one; at first 7400]

@@ -20,8 +20,8 @@ pub(crate) struct RolledVersionView {
     pub(crate) actor: Option<Foreign>,
     /// Whether it is the version of the job now.
     pub(crate) in_force: bool,
-    /// Whether its rollout was done, or that of a version that runs alike, so that `rollout undo` can go back to it. The
-    /// last ten are known.
+    /// Whether its rollout was done, or that of a version that runs alike, so that `rollout undo` can go back to it.
+    /// The last ten are known.
     pub(crate) rolled_out: bool,
     /// The state of its rollout, if that is the last one of the job.
     pub(crate) rollout: Option<String>,

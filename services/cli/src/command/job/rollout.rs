@@ -24,8 +24,8 @@ pub(super) struct RolloutSeen {
     specs: BTreeMap<u32, Arc<JobSpec>>,
     /// The version in force when the specs were read: nothing is asked twice.
     specs_at: u32,
-    /// The tasks of that version that failed most often in a row, as they were then. Attempts of the version before take
-    /// their place when the version is taken back.
+    /// The tasks of that version that failed most often in a row, as they were then. Attempts of the version before
+    /// take their place when the version is taken back.
     failed: Vec<Task>,
     /// A task of that version that ran and was not healthy, as it was last seen.
     unhealthy: Option<Task>,
@@ -324,7 +324,8 @@ impl KnownJob {
         Some(format!("{}{previous}{helper}", task.index))
     }
 
-    /// How the last attempt of the version ended that failed: `; its attempt ended with exit code 7`. Empty without one.
+    /// How the last attempt of the version ended that failed: `; its attempt ended with exit code 7`. Empty without
+    /// one.
     pub(super) fn last_end(&self) -> String {
         let failed = self.failed_most().and_then(|task| task.exit.clone());
         let how = failed.map(|exit| ExitView::from(exit).text());
