@@ -261,7 +261,7 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
     assert_eq!((&cart["labels"], &cart["spec_version"]), (&labels("front"), &json!(2)));
     assert_eq!(attempts().await, before, "the attempts went on");
     let status = cell.borough(&["job", "status", "cart"]).await.stdout;
-    assert!(status.contains("what is bought") && status.contains("team=shop, tier=front"), "{status}");
+    assert!(status.contains("what is bought") && status.contains("team=shop,tier=front"), "{status}");
 
     // An operator labels the job without its file.
     let labelled = cell.borough(&["job", "label", "cart", "tier=back", "owner=ann", "team-"]).await.ended(0);
