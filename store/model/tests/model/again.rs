@@ -207,7 +207,7 @@ fn a_task_beyond_the_count_that_takes_its_time_fails_no_rollout() {
     assert_eq!(step(&held, &spec, &tasks, late), RolloutStep::Wait { due_ms: None }, "its charge is kept");
     assert_eq!(step(&row, &spec, &tasks, late), RolloutStep::Done { skipped: 0 });
     let none = JobRow { count: 0, ..held.clone() };
-    assert_eq!(step(&none, &spec, &[ends.clone()], late), RolloutStep::Wait { due_ms: None });
+    assert_eq!(step(&none, &spec, std::slice::from_ref(&ends), late), RolloutStep::Wait { due_ms: None });
     let unsettled = [well(0), task(1, 2, TaskState::Starting, None), ends];
     assert!(matches!(step(&held, &spec, &unsettled, late), RolloutStep::Fail(_)));
 }
