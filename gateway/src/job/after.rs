@@ -1,7 +1,5 @@
 //! Jobs that wait for others: a circle is refused when the job that closes it is submitted.
 
-use std::cell::Cell;
-
 use borough_model::job::{JobState, after_cycle};
 use borough_model::{JobSpec, Name};
 use borough_proto::convert::FieldRefused;
@@ -10,25 +8,18 @@ use tonic::Status;
 use crate::cell::CellContext;
 use crate::status::status_from_field;
 
-/// Waiting jobs that one check of a circle looks at: each spec takes some microseconds to decode.
-const AFTER_JOBS_MAX: usize = 1_000;
-
 /// Refuses a job that would wait for itself by way of other jobs. If two such jobs come at the same time, both are
-/// admitted, and an explanation says that they never start. The same holds for a circle behind more jobs than one check
-/// looks at.
+/// admitted, and an explanation says that they never start. A circle by way of more jobs than one search asks about is
+/// admitted too.
 pub(super) fn after_check(cell: &CellContext, spec: &JobSpec) -> Result<(), Status> {
     if spec.after.is_empty() {
         return Ok(());
     }
     let names = |spec: &JobSpec| spec.after.iter().map(|after| after.job.clone()).collect();
     cell.state(|_| ())?;
-    let looked = Cell::new(0_usize);
     let cycle = after_cycle(&spec.name, |name| {
         if *name == spec.name {
             return names(spec);
-        }
-        if looked.replace(looked.get().saturating_add(1)) >= AFTER_JOBS_MAX {
-            return Vec::new();
         }
         // Decoded without the mirror's lock.
         let stored = cell.mirror.read(|state| {

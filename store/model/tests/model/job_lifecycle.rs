@@ -1,5 +1,7 @@
 //! The lifecycle of a job, and when a waiting job may start.
 
+use std::cell::Cell;
+
 use borough_model::id::{JobId, Name, RequestId};
 use borough_model::job::TaskEnd;
 use borough_model::job::{
@@ -175,6 +177,23 @@ fn a_job_that_waits_for_itself_is_found_by_the_shortest_way() {
     assert_eq!(cycle(&[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]), None);
     assert_eq!(cycle(&[("a", "b"), ("b", "c"), ("c", "b")]), None, "others wait for each other");
     assert_eq!(cycle(&[]), None);
+}
+
+/// A tenant may have any number of jobs that wait for each other, and each search decodes their specs.
+#[test]
+fn a_search_for_a_circle_ends() {
+    let of_jobs = |jobs: u32| {
+        let asked = Cell::new(0);
+        let found = after_cycle(&name("j0"), |job| {
+            asked.set(asked.get() + 1);
+            let number: u32 = job.as_str()[1..].parse().unwrap();
+            vec![name(&format!("j{}", (number + 1) % jobs))]
+        });
+        (found.map(|jobs| jobs.len()), asked.get())
+    };
+    assert_eq!(of_jobs(1_000), (Some(1_001), 1_000));
+    assert_eq!(of_jobs(1_001), (None, 1_000));
+    assert_eq!(of_jobs(100_000), (None, 1_000));
 }
 
 fn events() -> impl Strategy<Value = Vec<JobEvent>> {
