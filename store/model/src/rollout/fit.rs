@@ -59,13 +59,17 @@ impl SpecDifference {
 
     /// Whether both versions run the task `index` alike, except for its weight at most.
     pub fn runs_alike(&self, index: u32) -> bool {
-        !(self.everywhere || self.indexes.contains(&index)) || self.adoption.reaches(index)
+        !self.concerns(index) || self.adoption.reaches(index)
+    }
+
+    /// Whether anything of the task `index` differs.
+    fn concerns(&self, index: u32) -> bool {
+        self.everywhere || self.indexes.contains(&index)
     }
 
     /// Whether the new version would run the task `index` as an attempt of the old one does.
     pub fn fit(&self, index: u32) -> AttemptFit {
-        let concerns = self.everywhere || self.indexes.contains(&index);
-        if !concerns {
+        if !self.concerns(index) {
             AttemptFit::Fits
         } else if self.adoption.reaches(index) {
             AttemptFit::Adopts

@@ -191,6 +191,12 @@ impl TaskRow {
         (self.failures, self.failing_since) = (0, None);
     }
 
+    /// What failed was another version: neither its failures nor the node that it failed on say anything of this one.
+    pub(crate) fn failures_of_another(&mut self) {
+        self.failures_clear();
+        (self.crashed_on, self.crashes_there) = (None, 0);
+    }
+
     /// Takes over the failures of `before`, whose version runs the task alike: the same has failed.
     pub fn failures_continue(&mut self, before: &Self) {
         (self.failures, self.crashed_on) = (before.failures, before.crashed_on);

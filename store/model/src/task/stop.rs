@@ -97,7 +97,7 @@ impl StopReason {
             Self::Updated => "its spec was changed",
             Self::Tainted => "its node has a taint that it does not tolerate",
             Self::Shutdown => "its cell was shut down",
-            Self::NodeLeft => "its node is drained, lost, or no longer matches its daemon job",
+            Self::NodeLeft => "its daemon job no longer serves its node",
             Self::AllocLeft => "its alloc ends or leaves the node",
             Self::SurgeOver => "it was a canary, or ran beside the others for a change that is over",
         }

@@ -65,9 +65,7 @@ pub(super) fn resize_settled(
                 let step = step.with(|row| {
                     row.spec_version = settled.version;
                     row.resize = None;
-                    // What failed was another version.
-                    row.failures_clear();
-                    (row.crashed_on, row.crashes_there) = (None, 0);
+                    row.failures_of_another();
                 });
                 // The version may also have another weight.
                 return step.charge(granted).endpoint(endpoint_in_place(row)).done();

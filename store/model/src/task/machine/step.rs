@@ -74,9 +74,7 @@ impl<'a> TransitionDraft<'a> {
         self.row.ports.clone_from(&placement.ports);
         self.row.charge = Charge { owner: ChargeOwner::Task, resources: placement.resources.clone() };
         if self.row.spec_version != placement.spec_version {
-            // What failed was another version.
-            self.row.failures_clear();
-            (self.row.crashed_on, self.row.crashes_there) = (None, 0);
+            self.row.failures_of_another();
         }
         self.row.spec_version = placement.spec_version;
         self.row.healthy_ms = 0;
