@@ -351,3 +351,27 @@ impl AskedFor<'_> {
         status_with(Code::PermissionDenied, "ACCESS_REFUSED", text, facts)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::METHODS;
+
+    /// A method that is renamed would otherwise get words that are no sentence.
+    #[test]
+    fn every_method_with_words_of_its_own_is_one_of_the_api() {
+        // The session of a node asks for no right of a user.
+        let known = |name: &str| name == "Session" || METHODS.iter().any(|rule| rule.name() == name);
+        for (name, _) in ACTIONS {
+            assert!(known(name), "{name} is no method");
+        }
+    }
+
+    #[test]
+    fn a_method_is_said_as_people_say_it() {
+        let said = ["GetJob", "ListNodes", "StopJob", "GetQuota", "Exec", "OrderRollout"].map(action_words);
+        let words =
+            ["see jobs", "list nodes", "stop jobs", "see quotas", "run commands in tasks", "steer rollouts"];
+        assert_eq!(said, words.map(str::to_owned));
+    }
+}

@@ -192,6 +192,10 @@ fn rollout_text(row: &JobRow, action: &str) -> String {
     let origins = row.changes.iter().flat_map(|changes| &changes.versions);
     let origin = origins.into_iter().find(|origin| origin.version == *version);
     let is_begun = is_new && origin.is_none_or(|origin| origin.revision == row.revision);
+    let is_again = *state == RolloutState::Rolling && rollout.again_ms == row.changed_ms;
+    if is_again && action == "job_submit" {
+        return format!("rollout of version {version}, which had failed, begins again; ");
+    }
     if is_new && !is_begun && *state == RolloutState::Rolling {
         return String::new();
     }

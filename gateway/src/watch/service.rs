@@ -106,16 +106,11 @@ fn responses_of(
         FeedItem::Entry(cursor, entry) => (cursor, entry),
         FeedItem::Bookmark(cursor) => return Ok(vec![bookmark(cursor)]),
     };
-    let changes = changes_of(cell, filter, &entry).map_err(|gone| {
+    let DescribedEntry { changes, actor } = changes_of(cell, filter, &entry).map_err(|gone| {
         let message = format!("the entry at {cursor} is of {gone}, which is forgotten since; list again");
         status_with(Code::OutOfRange, "CURSOR_FORGOTTEN", message, Default::default())
     })?;
     let last = changes.len().saturating_sub(1);
-    let actor = if changes.is_empty() {
-        String::new()
-    } else {
-        cell.mirror.read(|state| actor_named(state, &entry.actor))
-    };
     let response = |(place, DescribedChange { change, sentence })| {
         let (subject, text) = sentence.map(|said| (said.subject, said.text)).unwrap_or_default();
         v1::WatchResponse {
@@ -138,28 +133,53 @@ fn changes_of(
     cell: &CellContext,
     filter: &WatchScope,
     entry: &JournalEntry,
-) -> Result<Vec<DescribedChange>, String> {
-    let (mut changes, names) = (Vec::new(), JobNames::default());
+) -> Result<DescribedEntry, String> {
+    let (mut of_entry, names) = (DescribedEntry::default(), JobNames::default());
     for part in entry.deltas.chunks(PART_DELTAS) {
-        let of_part: Result<Vec<(WatchedChange, Option<Sentence>)>, String> = cell.mirror.read(|state| {
-            let gone = part.iter().find_map(|delta| forgotten(state, filter, delta));
-            let changes = part.iter().filter_map(|delta| {
-                let change = change_of(cell, state, filter, delta);
-                Some((change?, filter.sentences.then(|| described(state, &names, delta, entry)).flatten()))
+        let of_part: Result<Vec<FoundChange>, String> = cell.mirror.read(|state| {
+            if let Some(gone) = part.iter().find_map(|delta| forgotten(state, filter, delta)) {
+                return Err(gone);
+            }
+            let found = part.iter().filter_map(|delta| {
+                let change = change_of(cell, state, filter, delta)?;
+                let sentence = filter.sentences.then(|| described(state, &names, delta, entry)).flatten();
+                Some(FoundChange { change, sentence })
             });
-            gone.map_or_else(|| Ok(changes.collect()), Err)
+            let found: Vec<FoundChange> = found.collect();
+            if of_entry.actor.is_empty() && !found.is_empty() {
+                of_entry.actor = actor_named(state, &entry.actor);
+            }
+            Ok(found)
         });
-        let whole =
-            |(change, sentence): (WatchedChange, _)| DescribedChange { change: change.whole(cell), sentence };
-        changes.extend(of_part?.into_iter().map(whole));
+        of_entry.changes.extend(of_part?.into_iter().map(|found| found.whole(cell)));
     }
-    Ok(changes)
+    Ok(of_entry)
+}
+
+/// What a watcher is sent of an entry.
+#[derive(Default)]
+struct DescribedEntry {
+    changes: Vec<DescribedChange>,
+    /// Who made them; empty without a change.
+    actor: String,
 }
 
 /// A change, with the sentence about it if the watcher asks for sentences.
 struct DescribedChange {
     change: v1::watch_response::Change,
     sentence: Option<Sentence>,
+}
+
+/// A change as it is found under the mirror's lock, and made whole without it.
+struct FoundChange {
+    change: WatchedChange,
+    sentence: Option<Sentence>,
+}
+
+impl FoundChange {
+    fn whole(self, cell: &CellContext) -> DescribedChange {
+        DescribedChange { change: self.change.whole(cell), sentence: self.sentence }
+    }
 }
 
 /// The sentence about a delta of an entry, with the values that the entry changed.

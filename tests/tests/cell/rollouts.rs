@@ -134,6 +134,8 @@ async fn a_rollout_that_has_failed_is_finished_by_its_file() {
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
     let plan = plan.prints("the rollout of version 2 has failed").prints("the submission begins it again");
     plan.prints("replace task 1: task.command[2]\n");
+    let dry = cell.borough(&["job", "run", "--dry-run", &file]).await.ended(1);
+    dry.prints("rollout of version 2, which had failed, begins again; ");
     cell.borough(&["job", "run", &file]).await.ended(0).prints("2/2 healthy with version 2");
     cell.borough(&["job", "run", &file]).await.ended(0).warns("no change");
     cell.finish().await;
