@@ -161,3 +161,31 @@ async fn a_task_that_has_failed_for_good_begins_again_with_the_next_version_or_o
     world.submit(&never("three")).await.unwrap();
     assert_eq!((world.job().await.failed, world.charged().await), (1, (100, 1)));
 }
+
+/// What becomes of a set that fails while its allocs grow from 300 to 500, and a job of tasks like this has come.
+async fn set_failed_with(inside_millis: u64) -> (RolloutState, u32) {
+    let world = World::new().await;
+    let set = |cpu_millis| {
+        let command = borough_model::job::ALLOC_COMMAND.map(str::to_owned).to_vec();
+        let mut spec = JobSpec::defaults(name("ada"), name("places"), JobKind::AllocSet, command);
+        spec.task.resources.cpu_millis = cpu_millis;
+        spec
+    };
+    world.submit(&set(300)).await.unwrap();
+    world.run(0).await;
+    world.submit(&set(500)).await.unwrap();
+    let inside = JobSpec { alloc_set: Some(name("places")), ..spec(1, inside_millis, "run") };
+    let submit = async |tx: &Transaction, changes: &mut ChangeSet| {
+        job_submit(tx, changes, &inside, JobId(2)).await.map(drop)
+    };
+    world.change("submit", submit).await.unwrap();
+    world.fail().await;
+    (world.rollout().await.state, world.job().await.spec_version)
+}
+
+/// The way back would take the place of a job that fits the new allocs only.
+#[tokio::test(start_paused = true)]
+async fn a_set_goes_back_unless_its_allocs_were_too_small_for_a_job_in_it() {
+    assert_eq!(set_failed_with(200).await, (RolloutState::Rolling, 3));
+    assert_eq!(set_failed_with(400).await, (RolloutState::Failed, 2));
+}
