@@ -112,9 +112,12 @@ async fn divided_read(cell: &CellContext, jobs: &[FederatedJobId]) -> Result<Vec
     read.await.map_err(|error| status_from_store(&error))
 }
 
+async fn divided_now(cell: &CellContext, row: &FederatedJobRow) -> Result<Divided, Status> {
+    Ok(divided_read(cell, &[row.id]).await?.pop().unwrap_or_default())
+}
+
 async fn message_now(cell: &CellContext, row: &FederatedJobRow) -> Result<v1::FederatedJob, Status> {
-    let divided = divided_read(cell, &[row.id]).await?.pop().unwrap_or_default();
-    Ok(job_message(row, &divided))
+    Ok(job_message(row, &divided_now(cell, row).await?))
 }
 
 /// Decides whether the caller may run this with the priority that it has.

@@ -7,6 +7,7 @@ use borough_kv::Idempotency;
 use borough_model::FederatedJobId;
 use borough_model::federation::{
     FederatedAnswer, FederatedJob, FederatedJobRow, FederatedQuestion, FederatedState, RebalancedTasks,
+    parts_finished,
 };
 use borough_proto::v1;
 use borough_store::StoreError;
@@ -17,7 +18,7 @@ use borough_store::federated::{
 use tonic::Status;
 
 use super::message::{Divided, job_message};
-use super::message_now;
+use super::{divided_now, message_now};
 use crate::cell::CellContext;
 use crate::status::{status_from_store, status_unavailable};
 
@@ -32,17 +33,23 @@ pub(super) async fn run_plan(
     spec.validate().map_err(|errors| status_from_store(&StoreError::InvalidSpec { errors }))?;
     let key = (spec.job.user.clone(), spec.job.name.clone());
     let known = cell.state(|state| state.federated_jobs().get(&key).cloned())?;
-    let known = known.filter(|row| row.state != FederatedState::Stopped);
+    let mut known = known.filter(|row| row.state != FederatedState::Stopped);
     if let Some(row) = known.as_ref().filter(|row| row.state == FederatedState::Stopping) {
         return Err(status_from_store(&federated_stopping(row)));
     }
+    let now = match &known {
+        Some(row) => divided_now(cell, row).await?,
+        None => Divided::default(),
+    };
+    // Another job would follow one whose tasks have all ended.
+    known = known.filter(|row| !parts_finished(row, &now.status, &now.parts));
     let (id, asked_ms) = (FederatedJobId(cell.id()), cell.clock.wall_ms());
     let question = FederatedQuestion { spec, asked_ms, answer: None, rebalance: None };
     let answer = answer_of(cell, id, &question).await?;
     let (before, after) = match &known {
         Some(row) => {
-            let after = row.changed_to(&question.spec, asked_ms, row.changed_by.clone());
-            (Some(message_now(cell, row).await?), after)
+            let after = row.run_with(&question.spec, &now.status, asked_ms, row.changed_by.clone());
+            (Some(job_message(row, &now)), after)
         }
         None => (None, Some(FederatedJobRow::first(id, question.spec, asked_ms, String::new()))),
     };

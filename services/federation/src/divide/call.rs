@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobFilter, JobRef};
 use borough_model::federation::{
-    AdmittedJob, FEDERATED_JOB_LABEL, FEDERATION_LABEL, FederatedJob, FederatedJobRow, FederatedPart,
-    FoundJob, PartRollout, PartSeen, PartStep, part_step,
+    AdmittedJob, CellRoom, FEDERATED_JOB_LABEL, FEDERATION_LABEL, FederatedJob, FederatedJobRow,
+    FederatedPart, FoundJob, PartRollout, PartSeen, PartStep, part_step,
 };
 use borough_model::job::file::Problem;
 use borough_model::{FederatedJobId, Name};
@@ -87,19 +87,22 @@ impl CellCaller {
         spec: &FederatedJob,
         has: u32,
         most: u32,
-    ) -> Option<u32> {
+    ) -> Option<CellRoom> {
         let (mut fits, mut most) = (0, most);
         // A quota refuses a plan as a whole, so the largest one that it admits is searched for.
         while most > fits {
             let planned = self.spec(job, spec, has.saturating_add(most)).ok()?;
             let plan = self.client().job_plan(planned).await.ok()?;
+            if has == 0 && !plan.job_id.is_empty() && self.is_name_taken(job, spec).await? {
+                return Some(CellRoom::NameTaken);
+            }
             if plan.refusal.is_empty() {
                 let placed = plan.placements.iter().filter(|placement| placement.index >= has).count();
-                return Some(u32::try_from(placed).unwrap_or(u32::MAX).max(fits));
+                return Some(CellRoom::Tasks(u32::try_from(placed).unwrap_or(u32::MAX).max(fits)));
             }
             let half = fits.saturating_add(most.saturating_sub(fits) / 2);
             if half == fits {
-                return Some(fits);
+                break;
             }
             let smaller = self.spec(job, spec, has.saturating_add(half)).ok()?;
             let plan = self.client().job_plan(smaller).await.ok()?;
@@ -110,7 +113,14 @@ impl CellCaller {
                 most = half;
             }
         }
-        Some(fits)
+        Some(CellRoom::Tasks(fits))
+    }
+
+    /// Whether the cell has a job of the name that is no part of this one. `None`: the cell could not be asked.
+    async fn is_name_taken(&self, job: FederatedJobId, spec: &FederatedJob) -> Option<bool> {
+        let name = JobRef::new(spec.job.user.as_str(), spec.job.name.as_str());
+        let row = self.client().job_get(&name).await.ok()?.job?;
+        Some(!is_over(&row) && owner_of(&row) != Some(job))
     }
 
     /// Looks at what the cell has of the federation, and tells it what it should have.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use borough_kv::Database;
 use borough_model::federation::{
-    CellFacts, CellRelease, CellsReason, FederatedJob, FederatedJobRow, FederatedPart, FederatedState,
-    FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart, ReleaseAction, ReleasePhase,
-    ReleaseState, ReleaseWait, SettleOutcome, Split, SplitPolicy, VersionAssignment, cell_facts,
-    part_release, parts_lowered, parts_promised, release_step, room_deducted, settle_step, settlement_apply,
-    settlement_of, split,
+    CellFacts, CellRelease, CellRoom, CellsReason, FederatedJob, FederatedJobRow, FederatedPart,
+    FederatedState, FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart, ReleaseAction,
+    ReleasePhase, ReleaseState, ReleaseWait, SettleOutcome, Split, SplitPolicy, VersionAssignment,
+    cell_facts, part_release, parts_lowered, parts_promised, release_step, room_deducted, settle_step,
+    settlement_apply, settlement_of, split,
 };
 use borough_model::{FederatedJobId, Name, Resources};
 use borough_store::federated::{FederatedChange, federated_parts_each, federated_statuses_each};
@@ -123,7 +123,12 @@ impl LedJobs {
         let facts = cells.rows.values().map(|member| {
             let CellLoad { promised, jobs } = loads.remove(&member.cell).unwrap_or_default();
             let room = rooms.by_cell.get(&member.cell).copied().flatten();
-            let room = room.map(|room| room_deducted(room, amounts, promised.into_iter()));
+            let room = room.map(|room| match room {
+                CellRoom::Tasks(tasks) => {
+                    CellRoom::Tasks(room_deducted(tasks, amounts, promised.into_iter()))
+                }
+                CellRoom::NameTaken => CellRoom::NameTaken,
+            });
             cell_facts(member, cells.seen.get(&member.cell), job.parts.get(&member.cell), room, jobs)
         });
         facts.collect()
@@ -174,7 +179,7 @@ impl LedJobs {
 }
 
 /// How many more tasks each cell would place; absent: it could not be asked.
-pub(super) type CellRooms = BTreeMap<Name, Option<u32>>;
+pub(super) type CellRooms = BTreeMap<Name, Option<CellRoom>>;
 
 /// What cells have said of their room for a job.
 pub(super) struct Rooms {

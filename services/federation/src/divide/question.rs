@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use borough_kv::{Idempotency, Watch};
 use borough_model::FederatedJobId;
-use borough_model::federation::{FederatedAnswer, FederatedJobRow, FederatedQuestion, FederatedState};
+use borough_model::federation::{
+    FederatedAnswer, FederatedJobRow, FederatedQuestion, FederatedState, parts_finished,
+};
 use borough_store::StoreResult;
 use borough_store::federated::{federated_answer, federated_question_end, federated_questions_open};
 
@@ -105,7 +107,8 @@ impl LedJobs {
         let FederatedQuestion { spec, rebalance, .. } = question;
         let known = self.jobs.values().find(|job| {
             let is_of_name = job.row.user() == &spec.job.user && job.row.name() == &spec.job.name;
-            is_of_name && job.row.state == FederatedState::Active
+            let is_over = parts_finished(&job.row, &job.status, &job.parts);
+            is_of_name && job.row.state == FederatedState::Active && !is_over
         });
         let Some(known) = known else {
             return LedJob::of(&Arc::new(FederatedJobRow::first(new, spec, now_ms, String::new())));
@@ -113,7 +116,7 @@ impl LedJobs {
         let mut planned = known.clone();
         if let Some(which) = rebalance {
             planned.row_set(&Arc::new(FederatedJobRow::clone(&known.row).rebalanced(which)));
-        } else if let Some(row) = known.row.changed_to(&spec, now_ms, String::new()) {
+        } else if let Some(row) = known.row.run_with(&spec, &known.status, now_ms, String::new()) {
             planned.row_set(&Arc::new(row));
         }
         planned

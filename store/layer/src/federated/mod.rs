@@ -9,7 +9,7 @@ mod tests;
 use borough_kv::Transaction;
 use borough_model::federation::{
     FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion, RebalancedTasks,
-    ReleaseOrder, ReleaseOrderKind, SplitPolicy,
+    ReleaseOrder, ReleaseOrderKind, ReleaseRefusal, SplitPolicy, parts_finished,
 };
 use borough_model::{Delta, FederatedJobId, Name};
 
@@ -59,39 +59,64 @@ pub async fn federated_submit(
         let look = format!("borough federation job status {}", key.name);
         return Err(StoreError::overtaken(&what, expected, revision, by, &look));
     }
+    let (at_ms, by) = (changes.at_ms(), changes.actor().to_owned());
     let before = match known {
         Some(row) if row.state == FederatedState::Stopping => return Err(federated_stopping(&row)),
-        Some(row) if row.state == FederatedState::Stopped => {
+        Some(row) if is_over(tx, changes.space(), &row).await? => {
             removed(tx, changes, &row)?;
             None
         }
         other => other,
     };
-    let (at_ms, by) = (changes.at_ms(), changes.actor().to_owned());
     let Some(before) = before else {
         let row = FederatedJobRow::first(new, spec.clone(), at_ms, by);
         version_write(tx, changes, &row)?;
         row_write(tx, changes, &row)?;
         return Ok(FederatedSubmitted { row, changed: true });
     };
-    let Some(row) = before.changed_to(spec, at_ms, by) else {
-        return Ok(FederatedSubmitted { row: before, changed: false });
-    };
+    let status = federated_status_of(tx, changes.space(), before.id).await?.unwrap_or_default();
+    match before.run_with(spec, &status, at_ms, by) {
+        None => Ok(FederatedSubmitted { row: before, changed: false }),
+        Some(row) => {
+            change_write(tx, changes, &before, &row)?;
+            Ok(FederatedSubmitted { row, changed: true })
+        }
+    }
+}
+
+/// Whether nothing of a job goes on: it is stopped, or all its tasks have ended by themselves. Its name is free then.
+async fn is_over(tx: &Transaction, space: &CellSpace, row: &FederatedJobRow) -> StoreResult<bool> {
+    match row.state {
+        FederatedState::Stopped => Ok(true),
+        FederatedState::Stopping => Ok(false),
+        FederatedState::Active => {
+            let status = federated_status_of(tx, space, row.id).await?.unwrap_or_default();
+            Ok(parts_finished(row, &status, &federated_parts_of(tx, space, row.id).await?))
+        }
+    }
+}
+
+/// Writes the change of a job, with its version if that is another one.
+fn change_write(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &FederatedJobRow,
+    row: &FederatedJobRow,
+) -> StoreResult<()> {
     if row.version != before.version {
-        version_write(tx, changes, &row)?;
+        version_write(tx, changes, row)?;
         let oldest = row.version.saturating_sub(FEDERATED_VERSIONS_MAX);
         if oldest > 0 {
             keys::clear(tx, changes.space(), &FederatedVersionKey { job: row.id, version: oldest })?;
         }
     }
-    row_write(tx, changes, &row)?;
-    Ok(FederatedSubmitted { row, changed: true })
+    row_write(tx, changes, row)
 }
 
 /// Changes how many tasks a federated job has.
 ///
 /// # Errors
-/// There is no such job, it is being stopped, or it cannot have so many.
+/// There is no such job, it is being stopped or over, or it cannot have so many.
 pub async fn federated_scale(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -102,9 +127,18 @@ pub async fn federated_scale(
     let before = federated_get(tx, changes.space(), user, name).await?;
     let mut spec = before.spec.clone();
     spec.job.count = count;
-    let expected = before.revision;
     active_check(&before)?;
-    Ok(federated_submit(tx, changes, before.id, &spec, expected).await?.row)
+    if is_over(tx, changes.space(), &before).await? {
+        let reason = format!(
+            "federated job {user}/{name}: all its tasks have ended; to run it again: borough federation job run FILE"
+        );
+        return Err(StoreError::refused(reason));
+    }
+    spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
+    let (at_ms, by) = (changes.at_ms(), changes.actor().to_owned());
+    let Some(row) = before.changed_to(&spec, at_ms, by) else { return Ok(before) };
+    change_write(tx, changes, &before, &row)?;
+    Ok(row)
 }
 
 /// Orders that the tasks of a federated job are divided again. The federation carries it out once. A change for another
@@ -202,7 +236,9 @@ pub async fn federated_order(
     if number != status.ordered {
         return Err(busy("an earlier order is not carried out yet"));
     }
-    kind.apply(&mut release).map_err(|refused| StoreError::refused(refused.to_string()))?;
+    let refused =
+        |refused: ReleaseRefusal| StoreError::refused(format!("federated job {user}/{name}: {refused}"));
+    kind.apply(&mut release).map_err(refused)?;
     let order = Some(ReleaseOrder { number: number.saturating_add(1), kind });
     let state = before.state;
     let row = FederatedJobRow { order, ..changed(changes, before, state) };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_kv::Idempotency;
 use borough_model::federation::{
     FEDERATED_QUESTIONS_MAX, FederatedAnswer, FederatedPart, FederatedQuestion, FederatedStatus,
-    FederationSpec,
+    FederationSpec, PartSeen, ReleasePhase, ReleaseState,
 };
 use borough_model::job::JobSpec;
 
@@ -205,4 +205,51 @@ async fn questions_are_refused_once_many_are_open_and_one_is_answered_once() {
     assert_eq!((of("look").await, of("answer").await, of("end").await), (Some(false), Some(true), None));
     assert_eq!(of("answer").await, None, "nobody waits for it");
     ask(open + 1).await.unwrap();
+}
+
+/// Whoever runs a file wants its version in the cells. A scale asks for no version.
+#[tokio::test]
+async fn a_version_that_was_taken_back_comes_again_with_its_file_only() {
+    let cell = TestCell::new().await;
+    cell.submit(1, &spec(3, "a"), 0).await.unwrap();
+    let second = cell.submit(2, &spec(3, "b"), 0).await.unwrap().row;
+    let mut release = ReleaseState::first(1).superseded_by(2).unwrap();
+    let lost = |release: &ReleaseState| FederatedChange {
+        status: Some(FederatedStatus { release: Some(release.clone()), ..FederatedStatus::default() }),
+        ..FederatedChange::default()
+    };
+    assert!(cell.record(&second, &lost(&release)).await);
+    assert!(!cell.submit(3, &spec(3, "b"), 0).await.unwrap().changed, "it is on its way");
+    release.phase = ReleasePhase::Reverted;
+    assert!(cell.record(&second, &lost(&release)).await);
+    let (user, web) = (name("ada"), name("web"));
+    let scale =
+        async |tx: &Transaction, changes: &mut ChangeSet| federated_scale(tx, changes, &user, &web, 4).await;
+    assert_eq!(cell.federated(4, scale).await.unwrap().version, 2);
+    let again = cell.submit(5, &spec(4, "b"), 0).await.unwrap();
+    assert_eq!((again.changed, again.row.version), (true, 3));
+    assert!(!cell.submit(6, &spec(4, "b"), 0).await.unwrap().changed, "version 3 is on its way");
+    cell.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_job_whose_tasks_have_all_ended_is_run_anew_and_not_scaled() {
+    let cell = TestCell::new().await;
+    let job = cell.submit(1, &spec(3, "a"), 0).await.unwrap().row;
+    let mut part = FederatedPart::new(name("beta"));
+    part.promise(3, 3, 1, 5);
+    part.arrived = part.promise;
+    part.seen = Some(PartSeen { failed: 3, finished: true, ..PartSeen::default() });
+    let status = Some(FederatedStatus { divided: 1, ..FederatedStatus::default() });
+    let ended = FederatedChange { parts: vec![part], status, ..FederatedChange::default() };
+    assert!(cell.record(&job, &ended).await);
+    let (user, web) = (name("ada"), name("web"));
+    let scale =
+        async |tx: &Transaction, changes: &mut ChangeSet| federated_scale(tx, changes, &user, &web, 4).await;
+    let refused = cell.federated(2, scale).await.unwrap_err().to_string();
+    assert!(refused.contains("all its tasks have ended; to run it again: "), "{refused}");
+    let next = cell.submit(3, &spec(3, "a"), 0).await.unwrap();
+    assert_eq!((next.changed, next.row.id, next.row.version), (true, FederatedJobId(3), 1));
+    assert_eq!(cell.parts(job.id).await, BTreeMap::new());
+    cell.is_sound().await;
 }

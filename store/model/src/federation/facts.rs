@@ -42,6 +42,25 @@ pub enum CellIntake {
     Cordoned,
     /// No new tasks, and those that it has go to other cells, as far as those have room.
     Leaving,
+    /// No tasks: it has a job of the name that is no part of this one.
+    NameTaken,
+}
+
+/// What a cell answers to the question how many more tasks of a job it would place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellRoom {
+    Tasks(u32),
+    /// None: it has a job of the name that is no part of the asking one.
+    NameTaken,
+}
+
+impl CellRoom {
+    fn tasks(self) -> u32 {
+        match self {
+            Self::Tasks(tasks) => tasks,
+            Self::NameTaken => 0,
+        }
+    }
 }
 
 impl CellFacts {
@@ -68,7 +87,7 @@ pub fn cell_facts(
     member: &MemberRow,
     seen: Option<&MemberSeen>,
     part: Option<&FederatedPart>,
-    room: Option<u32>,
+    room: Option<CellRoom>,
     jobs: BTreeSet<Name>,
 ) -> CellFacts {
     let problem = seen.and_then(|seen| seen.problem.as_ref());
@@ -89,12 +108,14 @@ pub fn cell_facts(
             CellIntake::Leaving
         } else if member.cordoned {
             CellIntake::Cordoned
+        } else if room == Some(CellRoom::NameTaken) {
+            CellIntake::NameTaken
         } else {
             CellIntake::Open
         },
         silent_since_ms: problem.filter(|_| !is_finished).map(|problem| problem.since_ms),
         failed_over,
-        room,
+        room: room.map(CellRoom::tasks),
         has,
         running: running.min(has),
         jobs,

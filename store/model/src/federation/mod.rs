@@ -21,7 +21,7 @@ mod split;
 pub use check::{
     AWAY_FROM_MAX, CELL_SPREAD_MAX, CELL_WEIGHT_MAX, CELLS_NAMED_MAX, CONDITIONS_MAX, GROUPS_MAX,
 };
-pub use facts::{CellFacts, CellIntake, cell_facts, room_deducted};
+pub use facts::{CellFacts, CellIntake, CellRoom, cell_facts, room_deducted};
 pub use failover::{
     CellLook, CellLooked, CellSilence, FAILOVER_CELLS_MAX, FAILOVER_WINDOW_MS, FailoverHold, FailoverOutcome,
     FailoverVerdict, FederationWatch, KeptSide, LOOKS_FAILED_MIN, PromisedPart, SETTLE_MS_MAX, SettleCell,
@@ -32,7 +32,7 @@ pub use file::{federated_field_help, federated_file_schema};
 pub use job::{FEDERATION_FIELD, FederatedJob};
 pub use part::{
     AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, part_failed_over,
-    part_release, part_step, parts_lowered, parts_promised, settlement_apply, settlement_of,
+    part_release, part_step, parts_finished, parts_lowered, parts_promised, settlement_apply, settlement_of,
 };
 pub use question::{FEDERATED_QUESTIONS_MAX, FederatedAnswer, FederatedQuestion};
 pub use release::{

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failover::KeptSide;
 use super::job::FederatedJob;
-use super::release::{ReleaseRefusal, ReleaseState};
+use super::release::{ReleasePhase, ReleaseRefusal, ReleaseState};
 use super::split::SplitMode;
 use crate::id::{FederatedJobId, Name};
 
@@ -179,6 +179,34 @@ impl FederatedJobRow {
             order: self.order,
             rebalance: self.rebalance,
         })
+    }
+
+    /// The row after its owner has run `spec`. `None`: it is that already, or on its way there.
+    ///
+    /// Whoever runs a file wants its version in the cells. So one whose release has failed or was taken back comes again,
+    /// as a new version.
+    pub fn run_with(
+        &self,
+        spec: &FederatedJob,
+        status: &FederatedStatus,
+        at_ms: i64,
+        by: String,
+    ) -> Option<Self> {
+        let is_lost = status.release.as_ref().is_some_and(|release| {
+            let is_over = matches!(release.phase, ReleasePhase::Failed | ReleasePhase::Reverted);
+            release.version == self.version && is_over
+        });
+        let changed = self.changed_to(spec, at_ms, by.clone());
+        if !is_lost {
+            return changed;
+        }
+        let same = || {
+            let revision = self.revision.saturating_add(1);
+            Self { revision, changed_ms: at_ms, changed_by: by, ..self.clone() }
+        };
+        let row = changed.unwrap_or_else(same);
+        let version = row.version.max(self.version.saturating_add(1));
+        Some(Self { version, ..row })
     }
 
     /// The row with a rebalance as its next order.

@@ -9,7 +9,7 @@ use minicbor::{Decode, Encode};
 
 use super::failover::{KeptSide, SettleCell, SettleOutcome, SettleStep, Settlement};
 use super::release::{CellProgress, CellReach, CellRelease};
-use super::row::{FederatedJobRow, FederatedState};
+use super::row::{FederatedJobRow, FederatedState, FederatedStatus};
 use super::split::Split;
 use crate::id::{FederatedJobId, Name};
 
@@ -206,6 +206,10 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
         }
         return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
     };
+    if found.owner != Some(job) && found.is_finished {
+        // An earlier job of the name: what has ended is in nobody's way.
+        return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
+    }
     if found.owner != Some(job) {
         return if is_wanted { PartStep::Taken { id: found.job.id.clone() } } else { PartStep::Rest };
     }
@@ -225,6 +229,22 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
         return PartStep::Rest;
     }
     PartStep::Submit { expected: Some(found.clone()) }
+}
+
+/// Whether all tasks of a job have ended by themselves, as batch work does: each cell that has some says so, and none is
+/// without a cell.
+pub fn parts_finished(
+    job: &FederatedJobRow,
+    status: &FederatedStatus,
+    parts: &BTreeMap<Name, FederatedPart>,
+) -> bool {
+    let is_divided = status.divided == job.revision && status.unplaced == 0;
+    let with_tasks = || parts.values().filter(|part| part.count > 0 && part.failed_over_ms.is_none());
+    let has_ended = |part: &FederatedPart| part.is_arrived() && part.is_finished();
+    job.state == FederatedState::Active
+        && is_divided
+        && with_tasks().next().is_some()
+        && with_tasks().all(has_ended)
 }
 
 /// The parts that a split changes. A cell that loses tasks keeps them for now: [`parts_lowered`] says when they go.

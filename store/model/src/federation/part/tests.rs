@@ -90,6 +90,30 @@ fn work_that_has_ended_by_itself_is_not_run_again() {
     assert_eq!(part_step(JOB, &part("a", 0, 0), Some(&ended)), PartStep::Rest);
 }
 
+/// Its name is free then: a job of the name begins anew, also where the earlier one has left its end.
+#[test]
+fn a_job_is_over_once_the_tasks_of_each_cell_have_ended() {
+    let row = job(5, 1);
+    let status = FederatedStatus { divided: row.revision, ..FederatedStatus::default() };
+    let ended = |cell, count| {
+        let mut part = part(cell, count, 0);
+        part.seen = Some(PartSeen { succeeded: count, finished: true, ..PartSeen::default() });
+        part
+    };
+    let over = |known: [FederatedPart; 2]| parts_finished(&row, &status, &parts(known));
+    assert!(over([ended("a", 3), ended("b", 2)]) && over([ended("a", 3), part("c", 0, 0)]));
+    assert!(!over([ended("a", 3), part("b", 2, 1)]) && !over([part("b", 0, 0), part("c", 0, 0)]));
+    let mut larger = ended("b", 2);
+    larger.promise(3, 3, 1, 9);
+    assert!(!over([ended("a", 3), larger]), "the cell has not taken it yet");
+    let all = parts([ended("a", 5)]);
+    assert!(!parts_finished(&row, &FederatedStatus { unplaced: 1, ..status.clone() }, &all));
+    assert!(!parts_finished(&row, &FederatedStatus { divided: 0, ..status }, &all));
+    let earlier = FoundJob { is_finished: true, ..found(Some(FederatedJobId(8)), 5, 3) };
+    assert_eq!(part_step(JOB, &part("a", 3, 0), Some(&earlier)), PartStep::Submit { expected: None });
+    assert_eq!(part_step(JOB, &part("a", 0, 0), Some(&earlier)), PartStep::Rest);
+}
+
 #[test]
 fn a_job_of_the_cell_itself_is_never_touched() {
     for owner in [None, Some(FederatedJobId(8))] {

@@ -200,6 +200,9 @@ fn refusal(spec: &FederationSpec, facts: &CellFacts) -> Option<(CellReason, Pres
     if facts.intake == CellIntake::Cordoned {
         return Some((CellReason::Cordoned, Stay));
     }
+    if facts.intake == CellIntake::NameTaken {
+        return Some((CellReason::NameTaken, Stay));
+    }
     if let Some(taint) = tainted(TaintEffect::NoSchedule) {
         return Some((CellReason::Tainted { taint: taint.clone() }, Stay));
     }

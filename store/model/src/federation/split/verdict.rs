@@ -40,6 +40,8 @@ pub enum CellReason {
     FailedOver,
     /// It takes no new tasks.
     Cordoned,
+    /// It has a job of the name that is no part of this one.
+    NameTaken,
     /// The federation has not heard of it.
     Silent { since_ms: i64 },
     /// It has tasks of a job that this one keeps away from.
@@ -193,6 +195,10 @@ impl fmt::Display for CellReason {
                  what it still runs is settled",
             ),
             Self::Cordoned => f.write_str("it is cordoned; without the cordon it would take new tasks"),
+            Self::NameTaken => f.write_str(
+                "it has a job of this name of its own, which the federation leaves alone; once that job is stopped there, \
+                 it takes tasks",
+            ),
             Self::Silent { .. } => f.write_str(
                 "the federation does not hear of it, so it keeps what it has; it takes new tasks when it is heard of again",
             ),
