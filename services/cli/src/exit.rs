@@ -127,6 +127,15 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// Adds a hint if there is one.
+    #[must_use]
+    pub fn with_hint_if(self, hint: Option<String>) -> Self {
+        match hint {
+            Some(hint) => self.with_hint(hint),
+            None => self,
+        }
+    }
+
     /// Adds further lines.
     #[must_use]
     pub fn with_details(self, details: Vec<String>) -> Self {
@@ -221,12 +230,7 @@ impl From<ClientError> for Failure {
 
 impl From<&ClientError> for Failure {
     fn from(error: &ClientError) -> Self {
-        let hint = error.agent_away().as_ref().and_then(away_hint);
-        let failure = of_client(error);
-        match hint {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        }
+        of_client(error).with_hint_if(error.agent_away().as_ref().and_then(away_hint))
     }
 }
 

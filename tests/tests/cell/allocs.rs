@@ -195,6 +195,25 @@ async fn a_changed_set_takes_one_alloc_after_the_other_with_what_is_in_it() {
     cell.finish().await;
 }
 
+/// All allocs are healthy, so nothing of the set itself tells why its rollout stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_changed_set_says_which_job_in_it_holds_it_up() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let set = SET.replace("ports: [http], ", "").replace("kind:", "count: 2\nkind:");
+    cell.run("places.yaml", &set).await.prints("2/2 healthy");
+    let file = cell.file("web.yaml", &member("web", 7, SLEEP));
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("web", "six healthy and one that waits", |tasks| {
+        tasks.iter().filter(|task| is_healthy(task)).count() == 6
+    })
+    .await;
+    let file = cell.file("places.yaml", &set.replace("grace: 300ms", "grace: 310ms, environment: {A: b}"));
+    let run = cell.borough(&["job", "run", "--timeout", "15s", &file]).await.ended(1);
+    run.warns("the rollout waits for the disruption budget of job tester/web: 1 of 7 tasks is away");
+    stopped(&cell, &["web", "places"]).await;
+    cell.finish().await;
+}
+
 /// The restart of an alloc ends what is in it, so the next alloc waits for that too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_restart_of_a_set_waits_for_the_tasks_in_each_alloc() {

@@ -90,11 +90,14 @@ pub enum JobVerb {
     },
     /// Show the output of every task of a job, each line under the name of its task
     Logs(JobLogArguments),
-    /// List every job of this name with its specs, newest first
+    /// List every job of this name with its specs, newest first, or show one version as a job file
     History {
         /// [USER/]JOB
         #[arg(value_name = "JOB")]
         target: JobTarget,
+        /// Show this version of the newest job that has it, as a job file
+        #[arg(long, value_name = "VERSION", value_parser = whole(1..=u32::MAX))]
+        version: Option<u32>,
     },
 }
 

@@ -52,7 +52,7 @@ impl JobVerb {
                 Some(ScaleWord::Number(_)) | None => None,
             },
             Self::Logs(arguments) => only(&arguments.targets),
-            Self::Label { target: Some(NameOrChange::Name(target)), .. } | Self::History { target } => {
+            Self::Label { target: Some(NameOrChange::Name(target)), .. } | Self::History { target, .. } => {
                 Some(target)
             }
             Self::Label { .. } => None,

@@ -18,7 +18,7 @@ const QUOTA_NOTES: &str = "A quota counts what admitted tasks ask for, also thos
     --borrow lets a holder go beyond its own amounts while the parent has room. Nothing is evicted to take borrowed \
     room back: the parent has it again when the tasks end.\n\n\
     Nothing limits a user without a quota in a band. But once the cell has grants, such a user needs the right \
-    raise_priority for jobs of production and monitoring; a service is of production unless its file has a priority \
+    raise_priority for jobs of production and monitoring. A service is of production unless its file has a priority \
     below 200. Batch work and best effort need neither.";
 
 /// Verbs on quotas.

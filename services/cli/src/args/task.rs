@@ -50,7 +50,8 @@ pub enum TaskVerb {
     Logs(LogArguments),
     /// Run a command in the environment of a running task
     #[command(
-        after_help = "Exit codes: that of the command, 128 plus its signal, or 255 if it could not run"
+        after_help = "Exit codes: that of the command, or 128 plus its signal; 126 it may not be run, 127 it cannot be, \
+            255 another error"
     )]
     Exec(ExecArguments),
     /// Send a signal to a running task

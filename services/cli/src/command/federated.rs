@@ -28,7 +28,8 @@ use crate::exit::{Code, Failure};
 use crate::jobfile::{LoadedFederated, federated_read, load_federated, path_shown};
 use crate::output::federation_named;
 use crate::output::{
-    FederatedJobView, FederatedPlanView, FederatedVersionView, Printer, Style, TakenBack, tally,
+    FederatedJobView, FederatedPlanView, FederatedVersionView, Printer, Style, TakenBack, federated_changes,
+    tally,
 };
 
 /// Names that are looked at for a near one: one page.
@@ -137,7 +138,10 @@ async fn plan(global: &Global, plan: FederatedPlan, printer: &Printer) -> Result
     let job = loaded(global, &plan.file, printer).await?;
     strangers_warn(&client, &job, printer).await;
     let answer = client.federated_plan(&reference(&job), job.to_file().to_string()).await;
-    let view = FederatedPlanView::from(answer.map_err(|error| explained(&client, error))?);
+    let mut view = FederatedPlanView::from(answer.map_err(|error| explained(&client, error))?);
+    if let Some(now) = version_kept(&client, &reference(&job), view.version_now()).await {
+        view.file_diff = federated_changes(&now, &job);
+    }
     printer.one(&view, FederatedPlanView::text)?;
     own_jobs_warn(&client, &reference(&job), &view, printer).await;
     if !view.changed {
@@ -168,6 +172,23 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
         format!("{target}: no change (revision {})", now.revision)
     });
     settle(&client, &target, run.wait, SettledGoal::of_run(&job), printer).await
+}
+
+/// The job as it is kept with the version that its cells have: the newest one may have been taken back. Absent: there is
+/// none, or this program cannot read it.
+async fn version_kept(client: &Client, job: &JobRef, version: Option<u64>) -> Option<FederatedJob> {
+    let version = version?;
+    let kept = job_kept(client, job).await?;
+    let versions = client.federated_history(job).await.ok()?;
+    let newest = versions.iter().map(|kept| kept.version).max();
+    if newest == Some(version) {
+        return Some(kept);
+    }
+    let found = versions.into_iter().find(|kept| kept.version == version)?;
+    // Counts are of no version.
+    let mut earlier = federated_read(&found.job_file, &job.user)?;
+    earlier.job.count = kept.job.count;
+    Some(earlier)
 }
 
 /// The job as it is kept; absent: this program cannot read it.
@@ -363,7 +384,7 @@ async fn history(global: &Global, target: &FederatedTarget, printer: &Printer) -
     let client = home(global, &target.home)?;
     let job = target.job.resolve(client.user());
     let versions = client.federated_history(&job).await.map_err(|error| explained(&client, error))?;
-    let rows: Vec<FederatedVersionView> = versions.into_iter().map(FederatedVersionView::from).collect();
-    printer.list(&rows, "no versions")?;
+    let views = FederatedVersionView::all(versions, &job.user);
+    printer.one(&views, |views, style| FederatedVersionView::text(views, style))?;
     Ok(Code::Done)
 }

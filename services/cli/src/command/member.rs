@@ -20,7 +20,7 @@ use crate::args::{
 };
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{MemberView, Printer, line_shown};
+use crate::output::{MemberView, Printer, line_shown, tally};
 
 /// The arguments of the verbs, by the fields that they set.
 const ARGUMENTS: [(&str, &str); 3] = [("gateways", "--at"), ("labels", "LABEL"), ("member", "CELL")];
@@ -147,11 +147,35 @@ pub(super) async fn leave(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let (client, member) = (home(global, &target.home)?, target.member.as_str());
-    let what = format!("take cell {member} out of the federation; its jobs go on");
+    let parts = federated_left(&client, member).await?;
+    let goes_on = if parts.is_empty() {
+        "it has no federated tasks".to_owned()
+    } else {
+        format!("these go on there, although other cells replace them: {}", parts_text(&parts))
+    };
+    let what = format!("take cell {member} out of the federation; {goes_on}");
     confirm(global, &client, Intent::stop(&what), printer)?;
     let left = client.member_remove(member).await.map_err(|error| explained(&client, error))?;
     printer.one(&MemberView::from(left), |view, _| format!("cell {} has left the federation", view.cell))?;
     Ok(Code::Done)
+}
+
+/// Jobs of a cell that a question names.
+const PARTS_NAMED_MAX: usize = 5;
+
+/// What federated jobs have in one cell: `ann/web (3 tasks), ann/api (1 task), and 2 more jobs`.
+fn parts_text(jobs: &[FederatedJob]) -> String {
+    let text = |job: &FederatedJob| {
+        let tasks = job.parts.iter().map(|part| part.count).fold(0, u32::saturating_add);
+        let tasks = tally(usize::try_from(tasks).unwrap_or(usize::MAX), "task");
+        format!("{}/{} ({tasks})", line_shown(&job.user), line_shown(&job.name))
+    };
+    let named: Vec<String> = jobs.iter().take(PARTS_NAMED_MAX).map(text).collect();
+    let named = named.join(", ");
+    match jobs.len().saturating_sub(PARTS_NAMED_MAX) {
+        0 => named,
+        others => format!("{named}, and {}", tally(others, "more job")),
+    }
 }
 
 /// Gives cells no new work, or new work again. All are looked up before the first is changed.

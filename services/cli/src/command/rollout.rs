@@ -2,7 +2,9 @@
 
 use borough_client::{Client, ClientError, JobRef, TaskFilter};
 use borough_proto::v1::order_rollout_request::Order;
-use borough_proto::v1::{Explanation, Job, JobState, PageRequest, Rollout, RolloutState, TaskState};
+use borough_proto::v1::{
+    EndReason, Explanation, Job, JobState, PageRequest, Rollout, RolloutState, TaskState,
+};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
@@ -12,8 +14,8 @@ use crate::args::{Global, RolloutChoice, RolloutVerb, UndoArguments, WaitArgumen
 use crate::connect;
 use crate::exit::{Code, Failure, RUN_AGAIN};
 use crate::output::{
-    ExplanationView, Foreign, Printer, RolledVersionView, RolloutStatusView, healthy_after_ms, leaving_text,
-    table, tally, word,
+    ExitView, ExplanationView, Foreign, Printer, RolledVersionView, RolloutStatusView, failed_index,
+    healthy_after_ms, leaving_text, table, tally, word,
 };
 
 /// Tasks that a rollout waits for and that are named.
@@ -195,10 +197,27 @@ pub(super) async fn view_of(
     if view.rollout.state == "rolling" {
         view.healthy_after_ms = client.job_get(job).await?.spec.as_ref().and_then(healthy_after_ms);
     }
+    view.unstarted = unstarted(client, job, view.rollout.failure.as_ref()).await?;
     if is_way_back {
         view.brings_back = KnownVersions::read(client, job, row).await.original(view.rollout.version);
     }
     Ok(Some(view))
+}
+
+/// How the last attempt ended of the task that a failure names, if it did not start.
+async fn unstarted(
+    client: &Client,
+    job: &JobRef,
+    failure: Option<&Foreign>,
+) -> Result<Option<Foreign>, Failure> {
+    let Some(index) = failure.and_then(|failure| failed_index(&failure.to_string())) else {
+        return Ok(None);
+    };
+    let filter = TaskFilter { index: Some(index), ..TaskFilter::of_job(job) };
+    let tasks = client.task_list_page(&filter, PageRequest::default()).await?.tasks;
+    let exit = tasks.into_iter().next().and_then(|task| task.exit);
+    let exit = exit.filter(|exit| exit.reason() == EndReason::StartFailed && exit.helper.is_empty());
+    Ok(exit.map(|exit| ExitView::from(exit).text().into()))
 }
 
 /// The tasks that a rollout waits for although they want nothing: some, if there are many.

@@ -1,10 +1,12 @@
 //! `rollout undo`: which version it brings back, and what that changes.
 
+use std::collections::BTreeSet;
+
 use borough_client::{Client, JobRef};
 use borough_model::JobSpec;
 use borough_model::job::runs_alike;
 use borough_proto::convert::job_spec_from_message;
-use borough_proto::v1::{Job, JobVersion, RolloutState};
+use borough_proto::v1::{Job, JobVersion, Rollout, RolloutState};
 
 use crate::output::{Style, changes_text, spec_changes};
 
@@ -34,15 +36,27 @@ impl KnownVersions {
         self.0.iter().find(|(known, _)| *known == version).map(|(_, spec)| spec)
     }
 
-    /// The versions that were rolled out and differ from the one in force, all of them if that is not known.
+    /// The versions to which a rollout can go back, oldest first: those that were rolled out, and those that run tasks
+    /// as one of them does.
+    fn proven(&self, row: &Job) -> Vec<u32> {
+        let done = |rollout: &Rollout| (rollout.state() == RolloutState::Done).then_some(rollout.version);
+        let rollouts = row.rollout.iter();
+        let rolled_out = rollouts.flat_map(|rollout| rollout.versions.iter().copied().chain(done(rollout)));
+        let rolled_out: BTreeSet<u32> = rolled_out.collect();
+        let specs: Vec<&JobSpec> = rolled_out.iter().filter_map(|version| self.spec(*version)).collect();
+        let alike = self.0.iter().filter(|(_, spec)| specs.iter().any(|proven| runs_alike(proven, spec)));
+        let alike: Vec<u32> = alike.map(|(version, _)| *version).collect();
+        rolled_out.into_iter().chain(alike).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
+    /// Those of them that differ from the version in force, all of them if that is not known.
     pub(crate) fn others(&self, row: &Job) -> Vec<u32> {
         let in_force = self.spec(row.spec_version);
         let differs = |version: &u32| match (self.spec(*version), in_force) {
             (Some(spec), Some(in_force)) => spec != in_force,
             _ => *version != row.spec_version,
         };
-        let rolled_out = row.rollout.iter().flat_map(|rollout| rollout.versions.iter().copied());
-        rolled_out.filter(differs).collect()
+        self.proven(row).into_iter().filter(differs).collect()
     }
 
     /// The version that `rollout undo` without `--to` brings back: the newest rolled out one that differs. A way back
@@ -59,18 +73,12 @@ impl KnownVersions {
 
     /// Why a gateway would refuse to go back to `version`; `None`: it would not, or that is not known here.
     pub(super) fn refusal(&self, job: &JobRef, row: &Job, version: u32) -> Option<String> {
-        let (rollout, in_force) = (row.rollout.as_ref()?, self.spec(row.spec_version)?);
-        let is_done = rollout.state() == RolloutState::Done;
-        let own = Some(rollout.version).filter(|_| is_done);
-        let stable: Vec<u32> = rollout.versions.iter().copied().chain(own).collect();
-        let alike = |spec: &JobSpec| {
-            stable.iter().filter_map(|known| self.spec(*known)).any(|known| runs_alike(known, spec))
-        };
-        if self.spec(version).is_some_and(alike) {
+        row.rollout.as_ref()?;
+        self.spec(row.spec_version)?;
+        if self.spec(version).is_some() && self.proven(row).contains(&version) {
             return None;
         }
-        let other = stable.iter().filter(|known| self.spec(**known).is_some_and(|spec| spec != in_force));
-        let other: Vec<String> = other.map(ToString::to_string).collect();
+        let other: Vec<String> = self.others(row).iter().map(ToString::to_string).collect();
         let accepted = if other.is_empty() {
             ", and no version that was rolled out differs from the one in force".to_owned()
         } else {
@@ -120,7 +128,6 @@ mod tests {
     use borough_model::Name;
     use borough_model::job::JobKind;
     use borough_proto::convert::job_spec_to_message;
-    use borough_proto::v1::Rollout;
 
     use super::*;
 
@@ -174,5 +181,7 @@ mod tests {
         assert_eq!(of(2), Some(format!("job ann/web: version 2 {words}")));
         assert_eq!(of(9), Some(format!("job ann/web: version 9 {words}")));
         assert_eq!((of(1), of(3)), (None, None), "version 3 differs from version 1 in a label only");
+        let row = Job { spec_version: 1, ..row };
+        assert_eq!(known.others(&row), [3], "version 3 runs as version 1");
     }
 }

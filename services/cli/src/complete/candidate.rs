@@ -76,6 +76,8 @@ pub(super) enum Completed {
     Helper,
     /// A version of the job that the line names, to which a rollout can go back.
     Version,
+    /// Any version of the present job of the name that the line names.
+    KnownVersion,
     /// A taint to set, by the keys that nodes have, or one to remove.
     Taint,
     NodeTaint,
@@ -127,6 +129,7 @@ impl Completed {
             (_, "method", _) => Some(Self::Method),
             (_, "helper", _) => Some(Self::Helper),
             ("undo", "to", _) => Some(Self::Version),
+            ("history", "version", _) => Some(Self::KnownVersion),
             ("taint", "taints", _) => Some(Self::Taint),
             ("untaint", "taints", _) => Some(Self::NodeTaint),
             ("explain", "field", _) => Some(Self::Field),
@@ -208,6 +211,7 @@ async fn names(
     match completed {
         Completed::Helper => of_job(client, object, helpers).await,
         Completed::Version => versions(client, object).await,
+        Completed::KnownVersion => known_versions(client, object).await,
         Completed::Taint => Ok(settable(taints(client, None).await?)),
         Completed::NodeTaint => taints(client, object).await,
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
@@ -343,6 +347,14 @@ async fn versions(client: &Client, object: Option<&str>) -> Result<Vec<String>, 
     let row = client.job_get(&job).await?.job.unwrap_or_default();
     let known = KnownVersions::read(client, &job, &row).await;
     Ok(known.others(&row).iter().map(ToString::to_string).collect())
+}
+
+async fn known_versions(client: &Client, object: Option<&str>) -> Result<Vec<String>, ClientError> {
+    let Some(target) = object.and_then(|object| object.parse::<JobTarget>().ok()) else {
+        return Ok(Vec::new());
+    };
+    let versions = client.job_history(&target.resolve(client.user())).await?;
+    Ok(versions.iter().map(|version| version.version.to_string()).collect())
 }
 
 /// The taints of a node, or of all, as `node untaint` takes them.

@@ -187,14 +187,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_argument_that_names_something_is_completed() {
+    /// Each line of verbs with what an argument of it names.
+    fn all_verbs() -> Vec<(String, Completed)> {
         let mut found = Vec::new();
         verbs("", &Arguments::screens(), &mut found);
-        let of = |completed| -> Vec<&str> {
-            let same = found.iter().filter(|(_, each)| *each == completed);
-            same.map(|(line, _)| line.trim_end()).collect()
-        };
+        found
+    }
+
+    fn lines_of(found: &[(String, Completed)], completed: Completed) -> Vec<&str> {
+        let same = found.iter().filter(|(_, each)| *each == completed);
+        same.map(|(line, _)| line.trim_end()).collect()
+    }
+
+    #[test]
+    fn every_argument_that_names_something_is_completed() {
+        let found = all_verbs();
+        let of = |completed| lines_of(&found, completed);
         for line in
             ["job status", "job stop", "job scale", "job history", "name list", "name watch", "event list"]
         {
@@ -250,6 +258,7 @@ mod tests {
         assert_eq!(of(Completed::Profile), ["cell set"]);
         assert_eq!(of(Completed::Method), ["audit list"]);
         assert_eq!(of(Completed::Version), ["rollout undo"]);
+        assert_eq!(of(Completed::KnownVersion), ["job history"]);
         assert_eq!(of(Completed::Helper), ["job logs", "task logs"]);
         assert_eq!(
             (of(Completed::Taint), of(Completed::NodeTaint)),
@@ -259,12 +268,8 @@ mod tests {
 
     #[test]
     fn the_jobs_of_a_federation_are_completed_by_its_home() {
-        let mut found = Vec::new();
-        verbs("", &Arguments::screens(), &mut found);
-        let of = |completed| -> Vec<&str> {
-            let same = found.iter().filter(|(_, each)| *each == completed);
-            same.map(|(line, _)| line.trim_end()).collect()
-        };
+        let found = all_verbs();
+        let of = |completed| lines_of(&found, completed);
         for line in ["federation job scale", "federation job stop", "federation job undo"] {
             let all = of(Completed::FederatedJob);
             assert!(all.contains(&line), "{line}: {all:?}");

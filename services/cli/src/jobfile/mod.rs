@@ -16,7 +16,7 @@ pub use jsonnet::evaluate;
 pub use problem::{EmptyContent, JobFileError};
 pub(crate) use problem::{named as file_named, shown as path_shown};
 pub use starter::{StarterKind, starter, starter_json, starter_of};
-pub(crate) use written::job_text;
+pub(crate) use written::{job_text, overrides_gone};
 
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;

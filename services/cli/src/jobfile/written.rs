@@ -4,6 +4,16 @@ use borough_model::job::{JobSpec, spec_diff};
 
 use super::yaml::yaml_read;
 
+/// Takes out the overrides of tasks that the job does not have now: no job file has them. Returns a comment that says
+/// so; empty if there are none.
+pub(crate) fn overrides_gone(spec: &mut JobSpec) -> String {
+    let gone: Vec<String> = spec.overrides.split_off(&spec.count).keys().map(u32::to_string).collect();
+    if gone.is_empty() {
+        return String::new();
+    }
+    format!("# Without the overrides of {}, which the job does not have now.\n", gone.join(", "))
+}
+
 /// The YAML from which [`super::load`] reads this spec again.
 ///
 /// # Errors

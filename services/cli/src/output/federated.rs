@@ -7,6 +7,7 @@ mod progress;
 mod release;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use borough_proto::v1;
 use serde::Serialize;
@@ -21,6 +22,7 @@ use self::release::{FederatedReleaseView, VersionComes, VersionGoal};
 pub(crate) use cause::{CellCauseView, causes_text};
 pub(crate) use plan::FederatedPlanView;
 pub(crate) use progress::{FederatedProgress, Judged};
+pub(crate) use version::{FederatedVersionView, federated_changes};
 
 /// A federated job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -171,6 +173,28 @@ impl FederatedJobView {
         release.text()
     }
 
+    /// How its tasks have ended, if all have by themselves, as those of batch work do.
+    pub(crate) fn end(&self) -> Option<FederatedEnd> {
+        let with_tasks = || self.parts.iter().filter(|part| part.holds_tasks());
+        let is_divided = self.divided_revision == self.revision && self.unplaced == 0;
+        let has_ended = with_tasks().next().is_some() && with_tasks().all(FederatedPartView::has_ended);
+        if self.state != "active" || !is_divided || !has_ended {
+            return None;
+        }
+        let failed = with_tasks().map(|part| part.failed).fold(0, u32::saturating_add);
+        let cells = with_tasks().filter(|part| part.failed > 0).map(|part| part.cell.to_string()).collect();
+        Some(FederatedEnd { failed, cells })
+    }
+
+    /// The state in a word. The federation keeps a job whose tasks have ended as active until its owner stops it.
+    fn state_text(&self) -> &str {
+        match self.end() {
+            None => &self.state,
+            Some(FederatedEnd { failed: 0, .. }) => "succeeded",
+            Some(_) => "failed",
+        }
+    }
+
     /// Whether the newest version can be taken back.
     pub(crate) fn can_undo(&self) -> bool {
         self.release.as_ref().is_some_and(FederatedReleaseView::can_undo)
@@ -207,11 +231,15 @@ impl FederatedJobView {
         }
         let mut text = format!("{}{}", self.tasks_text(), self.cells_missing_text().replace('\n', "; "));
         let open = self.parts.iter().filter(|part| !part.is_settled(self.goal()));
-        let open: Vec<String> = open.map(|part| part.wait_text(self.goal())).collect();
-        let waits = self.release.as_ref().filter(|release| !release.waits.is_empty() && open.is_empty());
-        if let Some(release) = waits {
-            text = format!("{text}; stage {}: {}", release.stage, release.waits);
+        let mut open: Vec<&FederatedPartView> = open.collect();
+        if let Some(release) = self.release.as_ref().filter(|release| !release.waits.is_empty()) {
+            // Cells whose turn it is not say nothing more, while the release waits for a person or for time.
+            if open.iter().all(|part| part.waits_for_turn(self.goal())) {
+                text = format!("{text}; stage {}: {}", release.stage, release.waits);
+                open.clear();
+            }
         }
+        let open: Vec<String> = open.into_iter().map(|part| part.wait_text(self.goal())).collect();
         if !open.is_empty() {
             text = format!("{text}; waits for {}", open.join(", "));
         }
@@ -248,7 +276,7 @@ impl FederatedJobView {
             "{}/{}: {}, {}\nversion {}, revision {}, changed {} by {}",
             self.user,
             self.name,
-            self.state,
+            self.state_text(),
             self.tasks_text(),
             self.version,
             self.revision,
@@ -334,7 +362,7 @@ impl Tabular for FederatedJobView {
         let cells = vec![
             self.user.to_string(),
             self.name.to_string(),
-            self.state.clone(),
+            self.state_text().to_owned(),
             self.count.to_string(),
             self.healthy.to_string(),
             self.cells.to_string(),
@@ -348,6 +376,15 @@ impl Tabular for FederatedJobView {
     }
 }
 
+/// How the tasks of a job have ended by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FederatedEnd {
+    /// Tasks that did not succeed.
+    pub(crate) failed: u32,
+    /// Their cells.
+    pub(crate) cells: Vec<String>,
+}
+
 /// What has become of the order to take a version back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
@@ -355,36 +392,4 @@ pub(crate) enum TakenBack {
     Done,
     /// Another version has come, or all cells have this one, or the job is stopped.
     Overtaken,
-}
-
-/// A version of a federated job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct FederatedVersionView {
-    version: u64,
-    at_ms: i64,
-    by: Foreign,
-    job_file: serde_json::Value,
-}
-
-impl From<v1::FederatedJobVersion> for FederatedVersionView {
-    fn from(version: v1::FederatedJobVersion) -> Self {
-        Self {
-            version: version.version,
-            at_ms: version.at_ms,
-            by: version.by.into(),
-            job_file: serde_json::from_str(&version.job_file).unwrap_or_default(),
-        }
-    }
-}
-
-impl Tabular for FederatedVersionView {
-    const PLURAL: &'static str = "versions";
-
-    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["VERSION", "CHANGED", "BY"], Vec::new())
-    }
-
-    fn cells(&self) -> (Vec<String>, Vec<String>) {
-        (vec![self.version.to_string(), time(self.at_ms), self.by.to_string()], Vec::new())
-    }
 }

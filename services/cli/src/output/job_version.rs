@@ -11,6 +11,7 @@ use super::job::command_text;
 use super::table::Tabular;
 use super::text::time;
 use super::{Foreign, SpecView, Style};
+use crate::jobfile::{job_text, overrides_gone};
 
 /// One spec version of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -110,6 +111,19 @@ impl JobVersionView {
         }
         views.extend(newer.map(|newer| newer.view));
         views
+    }
+
+    /// The version as a job file, which begins with a comment about it.
+    ///
+    /// # Errors
+    /// The fields that no job file can have, or that this program cannot read.
+    pub(crate) fn file_text(&self, job: &str) -> Result<String, Vec<String>> {
+        let mut spec = self.spec.read().ok_or_else(|| vec!["spec".to_owned()])?;
+        let gone = overrides_gone(&mut spec);
+        let file = job_text(&spec)?;
+        let at = self.at_ms.map(|at_ms| format!(", in force since {}", time(at_ms))).unwrap_or_default();
+        let by = self.actor.as_ref().map(|actor| format!(" by {actor}")).unwrap_or_default();
+        Ok(format!("# Version {} of job {job}, {}{at}{by}.\n{gone}{file}", self.version, self.job.id))
     }
 
     /// What each version changed, for people.

@@ -56,8 +56,8 @@ pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use federated::federation_named;
 pub(crate) use federated::{
-    CellCauseView, FederatedJobView, FederatedPlanView, FederatedProgress, FederatedVersionView, Judged,
-    TakenBack, causes_text,
+    CellCauseView, FederatedEnd, FederatedJobView, FederatedPlanView, FederatedProgress,
+    FederatedVersionView, Judged, TakenBack, causes_text, federated_changes,
 };
 pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
@@ -74,8 +74,8 @@ pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rolled_version::RolledVersionView;
 pub(crate) use rollout::{
-    RolloutOutput, RolloutStatusView, canaries_text, healthy_after_ms, healthy_of, leaving_text,
-    skipped_text, surge_waits_text,
+    RolloutOutput, RolloutStatusView, canaries_text, failed_index, healthy_after_ms, healthy_of,
+    leaving_text, skipped_text, surge_waits_text,
 };
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,

@@ -35,6 +35,11 @@ pub(crate) fn skipped_text(tasks: u32, kind: Option<v1::JobKind>) -> String {
     )
 }
 
+/// The task that the failure of a rollout names; `None`: it is about none, or about several.
+pub(crate) fn failed_index(failure: &str) -> Option<u32> {
+    failure.strip_prefix("task ")?.split(' ').next()?.parse().ok()
+}
+
 /// That so many tasks are to surge and have no node.
 pub(crate) fn surge_waits_text(tasks: u32) -> String {
     let wait = if tasks == 1 { "waits" } else { "wait" };
@@ -273,6 +278,9 @@ pub(crate) struct RolloutStatusView {
     pub(crate) rollout: RolloutOutput,
     /// The earlier version that says the same, if the rollout takes one back; null: none is known.
     pub(crate) brings_back: Option<u32>,
+    /// How the last attempt ended of the task that made it fail, if that did not start: it has written nothing.
+    #[serde(skip)]
+    pub(crate) unstarted: Option<Foreign>,
     /// Why tasks have no node, while the rollout is not done.
     pub(crate) unplaced: Vec<ExplanationView>,
     /// Tasks that it waits for because they end, or because their node is lost, while it is not done.
@@ -313,6 +321,7 @@ impl RolloutStatusView {
             count: job.count,
             rollout: RolloutOutput { surge_waits, ..rollout.into() },
             brings_back: None,
+            unstarted: None,
             unplaced,
             leaving: Vec::new(),
             healthy_after_ms: None,
@@ -324,10 +333,11 @@ impl RolloutStatusView {
         let Some(failure) = self.rollout.failure.as_ref().map(ToString::to_string) else {
             return String::new();
         };
+        if let Some(end) = &self.unstarted {
+            return format!("nothing; {end}");
+        }
         let job = format!("{}/{}", self.user, self.name);
-        let index =
-            failure.strip_prefix("task ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-        match index {
+        match failed_index(&failure) {
             Some(index) => format!("borough task logs {job}/{index} --previous"),
             None => format!("borough job logs {job} --attempt all"),
         }

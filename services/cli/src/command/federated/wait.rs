@@ -13,7 +13,7 @@ use super::cause::causes;
 use super::explained;
 use crate::args::FederatedWait;
 use crate::exit::{Code, Failure};
-use crate::output::{FederatedJobView, FederatedProgress, Judged, Printer, causes_text};
+use crate::output::{FederatedEnd, FederatedJobView, FederatedProgress, Judged, Printer, causes_text, tally};
 
 /// Pause between two looks at a job that a verb waits for.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
@@ -157,6 +157,15 @@ impl<'w> JobLooks<'w> {
     }
 }
 
+/// The failure of batch work of which tasks have failed for good.
+fn ended_with_failures(job: &JobRef, end: &FederatedEnd) -> Failure {
+    let failed = tally(usize::try_from(end.failed).unwrap_or(usize::MAX), "task");
+    let message = format!("{job}: {failed} failed, in {}", end.cells.join(", "));
+    let failure = Failure::new(Code::Failed, message);
+    let logs = |cell: &String| format!("borough --cell {cell} job logs {job}");
+    failure.with_hint_if(end.cells.first().map(logs))
+}
+
 /// Waits until the federation has done what the owner wants, unless detached, and shows the job.
 pub(super) async fn settle(
     client: &Client,
@@ -172,7 +181,8 @@ pub(super) async fn settle(
         if wait.detach || view.is_settled(&away, goal.judged) {
             away_warn(&away, printer);
             printer.one(&view, FederatedJobView::text)?;
-            return Ok(Code::Done);
+            let end = view.end().filter(|end| end.failed > 0 && !wait.detach);
+            return end.map_or(Ok(Code::Done), |end| Err(ended_with_failures(job, &end)));
         }
         // Only an operator changes that.
         if view.lacks_cells() {

@@ -17,7 +17,7 @@ use crate::args::{EditArguments, FileArguments, Global};
 use crate::command::confirm::{Intent, confirm};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::jobfile::job_text;
+use crate::jobfile::{job_text, overrides_gone};
 use crate::output::{
     Foreign, PlanView, Preset, Printer, Style, changes_text, is_attended, spec_changes, word,
 };
@@ -129,13 +129,8 @@ impl<'d> Draft<'d> {
         let failed =
             |why: String| Failure::new(Code::Failed, format!("cannot show job {job} as a file: {why}"));
         let mut spec = job_spec_from_message(spec).map_err(|refused| failed(refused.to_string()))?;
-        // No job file has them. They would come back with a larger count, and go with this edit.
-        let gone: Vec<String> = spec.overrides.split_off(&spec.count).keys().map(u32::to_string).collect();
-        let gone = if gone.is_empty() {
-            String::new()
-        } else {
-            format!("# Without the overrides of {}, which the job does not have now.\n", gone.join(", "))
-        };
+        // They would come back with a larger count, and go with this edit.
+        let gone = overrides_gone(&mut spec);
         let file = job_text(&spec).map_err(|fields| {
             failed("no job file can say what these fields have".to_owned()).with_details(fields)
         })?;

@@ -98,9 +98,9 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let (target, changes) = apart.map_err(usage)?;
             label(global, target, changes, &labels, printer).await
         }
-        JobVerb::History { target } => {
+        JobVerb::History { target, version } => {
             let client = connect::cell_client(global).await?;
-            show::history(&client, &target.resolve(client.user()), printer).await
+            show::history(&client, &target.resolve(client.user()), version, printer).await
         }
     }
 }

@@ -168,6 +168,11 @@ impl KnownJob {
         self.seen.tasks.get(&index).is_some_and(|task| task.state() == TaskState::Pending)
     }
 
+    /// Returns true if it is an alloc set: its tasks hold places for those of other jobs.
+    pub(super) fn is_set(&self) -> bool {
+        self.seen.job.kind() == JobKind::AllocSet
+    }
+
     /// Returns true if the goal waits for what the agent of a placed task does.
     pub(super) fn waits_for_agent(&self, goal: Goal) -> bool {
         let waits = |task: &Task| match task.state() {

@@ -11,7 +11,7 @@ use borough_proto::v1::{EndReason, Health, Job, JobVersion, Rollout, RolloutStat
 
 use super::progress::{Goal, JobProgress, KnownJob};
 use super::tail::failed_helper;
-use crate::output::{ExitView, canaries_text, ranges, skipped_text, surge_waits_text, tally};
+use crate::output::{ExitView, canaries_text, failed_index, ranges, skipped_text, surge_waits_text, tally};
 
 /// Failed tasks that a wait remembers.
 const FAILED_MAX: usize = 64;
@@ -305,8 +305,8 @@ impl KnownJob {
     fn failed_most(&self) -> Option<&Task> {
         let failure = self.seen.job.rollout.as_ref().map_or("", |rollout| rollout.failure.as_str());
         let failed = &self.rollout.failed;
-        let is_named = |task: &&Task| failure.starts_with(&format!("task {} ", task.index));
-        failed.iter().find(is_named).or_else(|| failed.first())
+        let named = failed_index(failure);
+        failed.iter().find(|task| Some(task.index) == named).or_else(|| failed.first())
     }
 
     /// The task whose attempt made the rollout fail, with the option of `task logs` that shows that attempt.

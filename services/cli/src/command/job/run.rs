@@ -114,11 +114,9 @@ impl Unsubmitted {
 
     /// The failure, with the commands that run `file` all the same.
     pub(super) fn failure(self, file: &str) -> Failure {
-        match self.in_the_way {
-            Some(job) => self.failure.with_hint(run_in_place(&job, file)),
-            None if self.is_stale => self.failure.with_hint(format!("borough job plan {file}")),
-            None => self.failure,
-        }
+        let in_place = self.in_the_way.map(|job| run_in_place(&job, file));
+        let plan = self.is_stale.then(|| format!("borough job plan {file}"));
+        self.failure.with_hint_if(in_place.or(plan))
     }
 }
 
@@ -238,11 +236,8 @@ async fn refused(client: &Client, spec: JobSpec, expected: &ExpectedJob, error: 
     let lines = diff.lines().map(|line| format!("{indent}{line}"));
     let details = begin.map(str::to_owned).into_iter().chain(lines).collect();
     let hint = failure.hint().map(str::to_owned);
-    let failure = Failure::new(failure.code(), named.unwrap_or(first)).with_details(details);
-    let failure = match hint {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    };
+    let failure =
+        Failure::new(failure.code(), named.unwrap_or(first)).with_details(details).with_hint_if(hint);
     let kept_field = view.kept_field().filter(|_| differs);
     Unsubmitted { failure, in_the_way, kept_field, is_stale }
 }

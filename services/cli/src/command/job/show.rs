@@ -129,12 +129,44 @@ fn changes_of(user: &str, job: &str) -> WatchFilter {
     WatchFilter { user, job, jobs: true, tasks: true, ..WatchFilter::default() }
 }
 
-pub(super) async fn history(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
-    let versions = client.job_history(job).await?;
-    let views = JobVersionView::all(versions);
+/// The versions of a job, or one of them.
+pub(super) async fn history(
+    client: &Client,
+    job: &JobRef,
+    version: Option<u32>,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let views = JobVersionView::all(client.job_history(job).await?);
+    if let Some(version) = version {
+        return self::version(job, views, version, printer);
+    }
     printer.one(&views, |views, style| {
         format!("{}{}", table(views, style), JobVersionView::changes_text(views, style))
     })?;
+    Ok(Code::Done)
+}
+
+/// One version of a job, as the file that would make it again.
+fn version(
+    job: &JobRef,
+    views: Vec<JobVersionView>,
+    version: u32,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let known: Vec<String> = views.iter().map(|view| view.version.to_string()).collect();
+    // Newest first: an earlier job of the name may have a version of this number too.
+    let Some(view) = views.into_iter().find(|view| view.version == version) else {
+        let message = format!("job {job} has no version {version}; accepted: {}", known.join(", "));
+        return Err(Failure::new(Code::NotFound, message).with_hint(format!("borough job history {job}")));
+    };
+    let text = view.file_text(&job.to_string()).map_err(|fields| {
+        let message = format!("no job file can say what these fields of version {version} have");
+        let json = format!("borough job history {job} --version {version} -o json");
+        Failure::new(Code::Failed, message).with_details(fields).with_hint(json)
+    });
+    // Programs get the spec, whatever a file can say.
+    let text = if printer.is_machine() { String::new() } else { text? };
+    printer.one(&view, |_, _| text)?;
     Ok(Code::Done)
 }
 

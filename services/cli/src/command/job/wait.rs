@@ -412,7 +412,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             Goal::Over => false,
             Goal::Again(next) => known.is_pending(next.index),
         };
-        if !pending && !known.waits_for_agent(goal) {
+        // The jobs in an alloc set may hold its rollout up, with every alloc healthy.
+        let of_set = known.is_set() && matches!(goal, Goal::RolledOut { .. });
+        if !pending && !of_set && !known.waits_for_agent(goal) {
             self.silent.clear();
             return;
         }
@@ -423,8 +425,10 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         let (unhealthy, views): (Vec<_>, Vec<_>) =
             views.into_iter().partition(ExplanationView::is_of_running);
         self.unhealthy_explain(&unhealthy);
-        let (silent, waits): (Vec<_>, Vec<_>) =
+        let (silent, mut waits): (Vec<_>, Vec<_>) =
             views.into_iter().partition(|view| view.silent_node.is_some());
+        // What is said of no task is about the rollout itself.
+        waits.retain(|view| pending || view.indexes.is_empty());
         known.surge_refused_set(waits.iter().any(|view| view.surges && !view.fits));
         let tasks = |view: &ExplanationView| {
             let node = view.silent_node.as_ref()?.to_string();
@@ -432,11 +436,11 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             Some(UnansweredTasks { node, tasks: view.indexes.len(), is_silent })
         };
         self.silent = silent.iter().filter_map(tasks).collect();
-        let text = if pending { explanations_text(&waits) } else { String::new() };
+        let text = explanations_text(&waits);
         if !known.is_rollout_failed() {
             // The way out of a refused resize is none once its version has failed.
             let unplaced: Vec<_> = waits.into_iter().filter(|view| !view.resize_refused).collect();
-            self.unplaced = if pending { explanations_text(&unplaced) } else { String::new() };
+            self.unplaced = explanations_text(&unplaced);
         }
         // How long a node is silent changes all the time, and is said once.
         if text == self.explained && self.silent == self.silent_told {

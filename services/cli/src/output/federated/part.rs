@@ -130,6 +130,22 @@ impl FederatedPartView {
         is_done && (self.finished || is_failed || (self.rollout == "done" && is_right))
     }
 
+    /// Whether it has tasks, and no other cell has taken them over.
+    pub(super) fn holds_tasks(&self) -> bool {
+        self.count > 0 && self.failed_over_ms == 0
+    }
+
+    /// Whether its tasks have ended by themselves.
+    pub(super) fn has_ended(&self) -> bool {
+        self.arrived && self.finished
+    }
+
+    /// Whether it only has another version than it will have.
+    pub(super) fn waits_for_turn(&self, goal: VersionGoal) -> bool {
+        let as_it_is = VersionGoal { version: self.version, ..goal };
+        goal.comes == VersionComes::InTurn && self.version != goal.version && self.is_settled(as_it_is)
+    }
+
     /// Whether the cell is to have no task of it.
     pub(super) fn is_to_end(&self) -> bool {
         self.count == 0

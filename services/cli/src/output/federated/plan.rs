@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use borough_proto::v1;
 use serde::Serialize;
 
+use super::super::changes::{ChangedField, changes_text};
 use super::super::table::{Tabular, table};
 use super::super::text::tally;
 use super::super::{Foreign, Style};
@@ -18,6 +19,8 @@ pub(crate) struct FederatedPlanView {
     /// Null: there is no such job.
     before: Option<FederatedJobView>,
     after: FederatedJobView,
+    /// What the file changes, in its terms, of the version that the cells have; empty for a new job.
+    pub(crate) file_diff: Vec<ChangedField>,
 }
 
 impl From<v1::PlanFederatedJobResponse> for FederatedPlanView {
@@ -26,6 +29,7 @@ impl From<v1::PlanFederatedJobResponse> for FederatedPlanView {
             changed: plan.changed,
             before: plan.before.map(FederatedJobView::from),
             after: plan.after.unwrap_or_default().into(),
+            file_diff: Vec::new(),
         }
     }
 }
@@ -87,13 +91,18 @@ impl FederatedPlanView {
         self.before.as_ref().map(|before| before.revision)
     }
 
+    /// The version that the cells have now, or are on the way to; `None`: there is no such job.
+    pub(crate) fn version_now(&self) -> Option<u64> {
+        self.before.as_ref().map(|before| before.goal().version)
+    }
+
     /// The cells that would have tasks.
     pub(crate) fn cells_wanted(&self) -> Vec<String> {
         self.after.parts.iter().filter(|part| part.target > 0).map(|part| part.cell.to_string()).collect()
     }
 
     fn change_text(&self) -> String {
-        let Self { before, after, changed } = self;
+        let Self { before, after, changed, .. } = self;
         let Some(before) = before else { return "would be new".to_owned() };
         if !changed {
             return "no change".to_owned();
@@ -147,6 +156,9 @@ impl FederatedPlanView {
     fn text_of(&self, change: &str, style: &Style) -> String {
         let after = &self.after;
         let mut text = format!("{}/{}: {change}", after.user, after.name);
+        for line in changes_text(&self.file_diff, style).lines() {
+            text = format!("{text}\n  {line}");
+        }
         let rows = self.rows();
         if !rows.is_empty() {
             text = format!("{text}\n\n{}", table(&rows, style).trim_end());

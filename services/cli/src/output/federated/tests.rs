@@ -193,3 +193,39 @@ fn a_plan_begins_with_what_would_change() {
         "ann/web: version 2 would follow version 1, in one stage after the other; 1 task in 1 cell would begin"
     );
 }
+
+/// The federation keeps it as active: its owner stops it, or runs it again.
+#[test]
+fn batch_work_that_has_ended_says_how() {
+    let ended = |cell: &str, succeeded, failed| v1::FederatedPart {
+        succeeded,
+        failed,
+        finished: true,
+        ..part(cell, succeeded + failed, 0)
+    };
+    let of = |parts: Vec<v1::FederatedPart>| {
+        let view = FederatedJobView::from(job(parts));
+        (view.state_text().to_owned(), view.end().map(|end| (end.failed, end.cells)))
+    };
+    let both = |second| vec![ended("alpha", 2, 0), second];
+    assert_eq!(of(both(ended("beta", 3, 0))), ("succeeded".to_owned(), Some((0, vec![]))));
+    assert_eq!(of(both(ended("beta", 1, 2))), ("failed".to_owned(), Some((2, vec!["beta".to_owned()]))));
+    assert_eq!(of(both(part("beta", 3, 3))), ("active".to_owned(), None));
+    let over = v1::FederatedPart { failed_over_ms: 9, ..part("beta", 3, 3) };
+    assert_eq!(of(both(over)).0, "succeeded", "others have its tasks");
+    assert_eq!(of(vec![part("beta", 0, 0)]), ("active".to_owned(), None));
+}
+
+/// Cells whose turn it is not would hide that a person has to approve the stage.
+#[test]
+fn a_wait_says_what_a_stage_waits_for() {
+    let mut staged = job(vec![v1::FederatedPart { version: 2, ..part("alpha", 1, 1) }, part("beta", 1, 1)]);
+    let waits = "a person lets the next stage begin: borough federation job approve web".to_owned();
+    staged.version = 2;
+    staged.release = Some(v1::FederatedRelease { waits, ..release(2, v1::ReleasePhase::Rolling) });
+    let text = |job: &v1::FederatedJob| FederatedJobView::from(job.clone()).progress_text();
+    let end = "; stage 0: a person lets the next stage begin: borough federation job approve web";
+    assert!(text(&staged).ends_with(end), "{}", text(&staged));
+    staged.parts[0].healthy = 0;
+    assert!(text(&staged).contains("; waits for alpha (1 not healthy yet)"), "{}", text(&staged));
+}
