@@ -393,6 +393,10 @@ async fn batch_work_over_cells_is_done_once() {
         ids
     };
     let first = ids().await;
+    let job = federation.job().await.id;
+    home.borough(&["federation", "job", "list"]).await.ended(0).prints("web  succeeded");
+    let refused = home.borough(&["federation", "job", "scale", "web", "6"]).await.ended(4);
+    refused.warns("all its tasks have ended; to run it again: borough federation job run FILE");
     // A cell that joins, or is emptied, is a reason to divide again. What is done stays done.
     let divided = federation.job().await.divided_ms;
     home.borough(&["cell", "drain", "beta"]).await.ended(0);
@@ -406,6 +410,13 @@ async fn batch_work_over_cells_is_done_once() {
     home.borough(&["cell", "label", "gamma", "zone=g"]).await.ended(0);
     federation.until("divided again", |job| job.divided_ms > divided).await;
     assert!(part(beta).await.is_none());
+    // Its owner runs it once more: another job of the name.
+    home.borough(&["federation", "job", "run", &file]).await.ended(0).prints("4 done").prints("version 1");
+    assert_ne!(federation.job().await.id, job);
+    let text = std::fs::read_to_string(&file).unwrap().replace("'true'", "'false'");
+    let fails = home.file("fails.yaml", &format!("{text}restart: {{mode: never}}\n"));
+    let failed = home.borough(&["federation", "job", "run", &fails]).await.ended(1);
+    failed.warns("tester/web: 4 tasks failed, in beta, gamma").prints("tester/web: failed, ");
     federation.finish().await;
 }
 

@@ -134,6 +134,13 @@ fn labels_that_do_not_lie_within_each_other_are_met_by_rare_domains() {
 }
 
 #[test]
+fn a_cell_with_a_job_of_the_name_of_its_own_gets_nothing() {
+    let cells = [CellFacts { intake: CellIntake::NameTaken, ..cell("a", 9, 0) }, cell("b", 9, 0)];
+    let result = split(&spec(json!({})), 4, &cells, AGAIN);
+    assert_eq!((counts(&result).as_str(), reason(&result, "a")), ("b=4", &CellReason::NameTaken));
+}
+
+#[test]
 fn each_exclusion_says_what_it_is_and_what_would_change_it() {
     let taint = |effect| Taint { key: "power".to_owned(), value: String::new(), effect, added_ms: 0 };
     let base = |text: &str| cell(text, 9, 2);

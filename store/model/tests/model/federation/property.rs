@@ -22,6 +22,7 @@ enum Trouble {
     None,
     Cordoned,
     Leaving,
+    NameTaken,
     Silent,
     FailedOver,
     NoSchedule,
@@ -30,7 +31,7 @@ enum Trouble {
     OtherJob,
 }
 
-const TROUBLES: [Trouble; 14] = [
+const TROUBLES: [Trouble; 15] = [
     Trouble::None,
     Trouble::None,
     Trouble::None,
@@ -39,6 +40,7 @@ const TROUBLES: [Trouble; 14] = [
     Trouble::None,
     Trouble::Cordoned,
     Trouble::Leaving,
+    Trouble::NameTaken,
     Trouble::Silent,
     Trouble::FailedOver,
     Trouble::NoSchedule,
@@ -53,6 +55,7 @@ fn troubled(mut facts: CellFacts, trouble: Trouble) -> CellFacts {
         Trouble::None => {}
         Trouble::Cordoned => facts.intake = CellIntake::Cordoned,
         Trouble::Leaving => facts.intake = CellIntake::Leaving,
+        Trouble::NameTaken => facts.intake = CellIntake::NameTaken,
         Trouble::Silent => facts.silent_since_ms = Some(1),
         Trouble::FailedOver => facts.failed_over = true,
         Trouble::NoSchedule => facts.taints.push(taint(TaintEffect::NoSchedule)),
@@ -152,6 +155,7 @@ fn closed(verdict: &CellVerdict) -> Option<Closed> {
         CellReason::Tainted { taint } if taint.effect == TaintEffect::NoExecute => Some(Closed::Moves),
         CellReason::Tainted { .. }
         | CellReason::Cordoned
+        | CellReason::NameTaken
         | CellReason::Silent { .. }
         | CellReason::AwayFrom { .. }
         | CellReason::SpreadLabelMissing { .. }
