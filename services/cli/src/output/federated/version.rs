@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(paths(&views[1]), Some(vec!["task.command[1]".to_owned()]));
         assert_eq!(paths(&views[2]), None);
         let text = FederatedVersionView::text(&views, &Style::default());
-        let end = "\nversion 3\n  ~ federation.cells: [\"alpha\"] -> [\"alpha\", \"beta\"]\n\
+        let end = "\nversion 3\n  ~ federation.cells: [alpha] -> [alpha, beta]\n\
                    \nversion 2\n  ~ task.command[1]: a -> b\n";
         assert!(text.ends_with(end), "{text}");
     }
