@@ -122,7 +122,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
         .warns("borough auth grant user/ann --allow administer --cell alpha");
     // Refused for the drain, and not for the list of tasks that it begins with.
     let drain = with_token(&cell, &ann, &["node", "drain", "--yes", "alpha-1"]).await.ended(6);
-    drain.warns("to drain the node is not allowed").warns("ann has no grant of administer");
+    drain.warns("to drain nodes is not allowed").warns("ann has no grant of administer");
     let refused = with_token(&cell, &ann, &["auth", "grant", "user/ann", "--role", "admin"]).await.ended(6);
     refused.warns("the grant of user/ann was not changed").warns("no grant of administer");
     let holders = cell.borough(&["auth", "who-can", "StopJob", "--owner", "ann"]).await.ended(0);
@@ -163,7 +163,7 @@ async fn a_user_does_what_the_grants_say_and_nothing_else() {
 /// Refused for the change, and not for the reading that it begins with.
 async fn a_service_of_others_is_not_set(cell: &TestCell, ann: &Path) {
     let set = with_token(cell, ann, &["name", "set", "bob/shop", "--label", "app=shop"]).await.ended(6);
-    set.warns("to set the merged service of bob is not allowed")
+    set.warns("to set merged services of bob is not allowed")
         .warns("borough auth grant user/ann --allow modify_any_job --cell alpha");
 }
 
