@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::Name;
 use borough_model::federation::{
     FailedCell, FederatedJob, FederatedJobRow, FederatedPart, FederatedState, FederatedStatus,
-    FederatedVersion, PartRollout, PartSeen, ReleasePhase, ReleaseState,
+    FederatedVersion, PartRollout, PartSeen, ReleasePhase, ReleaseState, parts_finished,
 };
 use borough_proto::v1;
 
@@ -55,6 +55,8 @@ pub(super) fn job_message(row: &FederatedJobRow, divided: &Divided) -> v1::Feder
         divided_ms: status.at_ms,
         release: status.release.as_ref().map(|release| release_message(release, status)),
         holds: status.holds.iter().map(reason).collect(),
+        ended: parts_finished(row, status, parts),
+        failed: sum(|seen| seen.failed),
     }
 }
 

@@ -588,7 +588,12 @@ type FederatedJob struct {
 	Release *FederatedRelease `protobuf:"bytes,21,opt,name=release,proto3" json:"release,omitempty"`
 	// What keeps the tasks of cells that do not answer from going to others, as the federation last decided it; only in
 	// answers to GetFederatedJob.
-	Holds         []*CellsReason `protobuf:"bytes,22,rep,name=holds,proto3" json:"holds,omitempty"`
+	Holds []*CellsReason `protobuf:"bytes,22,rep,name=holds,proto3" json:"holds,omitempty"`
+	// All its tasks have ended by themselves, as those of batch work do. Its state stays active until its owner stops it or
+	// runs another job of the name.
+	Ended bool `protobuf:"varint,23,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Tasks that have ended for good without success: a sum over its parts, as the cells last reported.
+	Failed        uint32 `protobuf:"varint,24,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -775,6 +780,20 @@ func (x *FederatedJob) GetHolds() []*CellsReason {
 		return x.Holds
 	}
 	return nil
+}
+
+func (x *FederatedJob) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *FederatedJob) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
 }
 
 // Brings a version of a federated job to its cells, stage by stage.
@@ -2240,7 +2259,7 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\bfinished\x18\x11 \x01(\bR\bfinished\"9\n" +
 	"\vCellsReason\x12\x14\n" +
 	"\x05words\x18\x01 \x01(\tR\x05words\x12\x14\n" +
-	"\x05cells\x18\x02 \x03(\tR\x05cells\"\xdb\x05\n" +
+	"\x05cells\x18\x02 \x03(\tR\x05cells\"\x89\x06\n" +
 	"\fFederatedJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -2267,7 +2286,9 @@ const file_borough_v1_federated_proto_rawDesc = "" +
 	"\n" +
 	"divided_ms\x18\x14 \x01(\x03R\tdividedMs\x126\n" +
 	"\arelease\x18\x15 \x01(\v2\x1c.borough.v1.FederatedReleaseR\arelease\x12-\n" +
-	"\x05holds\x18\x16 \x03(\v2\x17.borough.v1.CellsReasonR\x05holds\"\xe5\x01\n" +
+	"\x05holds\x18\x16 \x03(\v2\x17.borough.v1.CellsReasonR\x05holds\x12\x14\n" +
+	"\x05ended\x18\x17 \x01(\bR\x05ended\x12\x16\n" +
+	"\x06failed\x18\x18 \x01(\rR\x06failed\"\xe5\x01\n" +
 	"\x10FederatedRelease\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12.\n" +

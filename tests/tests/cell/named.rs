@@ -197,6 +197,13 @@ async fn a_change_is_shown_in_the_words_of_the_job_file() {
     assert!(json[2]["changes"].is_null());
     let change = &json[0]["changes"][0];
     assert_eq!((&change["old"], &change["new"]), (&"100ms".into(), &"10s".into()));
+    // One of them is a file: that of the newest job that has the version.
+    let first = cell.borough(&["job", "history", "web", "--version", "1"]).await.ended(0);
+    assert!(first.stdout.starts_with("# Version 1 of job tester/web, j"), "{}", first.stdout);
+    first.clone().prints("grace: 10s\n");
+    cell.borough(&["job", "run", &file(&first.stdout)]).await.ended(0).warns("no change");
+    let none = cell.borough(&["job", "history", "web", "--version", "9"]).await.ended(3);
+    none.warns("job tester/web has no version 9; accepted: ");
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }

@@ -71,12 +71,6 @@ async fn a_changed_file_reaches_one_task_after_the_other() {
     cell.borough(&label).await.ended(0);
     let history = cell.borough(&["job", "history", "web"]).await.ended(0).prints("version 5 of ");
     assert!(!history.stdout.contains("count: "), "{}", history.stdout);
-    let version = cell.borough(&["job", "history", "web", "--version", "3"]).await.ended(0);
-    let again = cell.borough(&["job", "validate", &cell.file("three.yaml", &version.stdout)]).await;
-    again.ended(0);
-    assert!(version.stdout.starts_with("# Version 3 of job tester/web, j"), "{}", version.stdout);
-    let none = cell.borough(&["job", "history", "web", "--version", "9"]).await.ended(3);
-    none.warns("job tester/web has no version 9; accepted: 5, 4, 3, 2, 1");
     // What a running job keeps.
     let batch = cell.file("batch.yaml", "name: web\nkind: batch\ncount: 4\ntask: {command: ['true']}\n");
     let refused = cell.borough(&["job", "run", &batch]).await.ended(4);

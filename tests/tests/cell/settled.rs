@@ -50,11 +50,13 @@ async fn a_scale_after_an_undo_waits_for_its_tasks_alone() {
     // Its owner wants the version after all. What differs is what the cells have.
     let file = home.file("fz.yaml", &job("fz", "sleep 601"));
     let planned = home.borough(&["federation", "job", "plan", &file]).await.ended(1);
-    planned.prints("version 3 would follow version 2").prints("~ task.command[2]: sleep 600 -> sleep 601");
+    planned
+        .prints("version 3 would follow version 2")
+        .prints("~ task.command[2]: \"sleep 600\" -> \"sleep 601\"");
     run(&[], "sleep 601").await.ended(0).prints("version 3").prints("2/2 healthy in 2 cells");
     run(&[], "sleep 601").await.ended(0).warns("no change");
     let history = home.borough(&["federation", "job", "history", "fz"]).await.ended(0);
-    history.prints("version 3: no field changed").prints("~ task.command[2]: sleep 600 -> sleep 601");
+    history.prints("version 3: no field changed").prints("~ task.command[2]: \"sleep 600\" -> \"sleep 601\"");
 
     let part = home.borough(&["--cell", "alpha", "job", "scale", "fz", "7", "--detach"]).await.ended(0);
     part.warns("the federation home sets its count back").warns(" federation job scale tester/fz 7");

@@ -174,8 +174,8 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     settle(&client, &target, run.wait, SettledGoal::of_run(&job), printer).await
 }
 
-/// The job as it is kept with the version that its cells have: the newest one may have been taken back. Absent: there is
-/// none, or this program cannot read it.
+/// The job as it is kept with the version that its cells have: the newest one may have been taken back. Absent: there
+/// is none, or this program cannot read it.
 async fn version_kept(client: &Client, job: &JobRef, version: Option<u64>) -> Option<FederatedJob> {
     let version = version?;
     let kept = job_kept(client, job).await?;

@@ -48,6 +48,10 @@ pub(crate) struct FederatedJobView {
     running: u32,
     healthy: u32,
     pending: u32,
+    /// Whether all its tasks have ended by themselves. Its state stays `active`.
+    ended: bool,
+    /// Tasks that have ended for good without success.
+    failed: u32,
     parts: Vec<FederatedPartView>,
     reasons: Vec<CellsReasonView>,
     /// What keeps the tasks of cells that do not answer from going to others.
@@ -87,6 +91,8 @@ impl From<v1::FederatedJob> for FederatedJobView {
             running: job.running,
             healthy: job.healthy,
             pending: job.pending,
+            ended: job.ended,
+            failed: job.failed,
             parts: job.parts.into_iter().map(FederatedPartView::from).collect(),
             reasons: job.reasons.into_iter().map(CellsReasonView::from).collect(),
             release: job.release.map(FederatedReleaseView::from),
@@ -175,15 +181,9 @@ impl FederatedJobView {
 
     /// How its tasks have ended, if all have by themselves, as those of batch work do.
     pub(crate) fn end(&self) -> Option<FederatedEnd> {
-        let with_tasks = || self.parts.iter().filter(|part| part.holds_tasks());
-        let is_divided = self.divided_revision == self.revision && self.unplaced == 0;
-        let has_ended = with_tasks().next().is_some() && with_tasks().all(FederatedPartView::has_ended);
-        if self.state != "active" || !is_divided || !has_ended {
-            return None;
-        }
-        let failed = with_tasks().map(|part| part.failed).fold(0, u32::saturating_add);
-        let cells = with_tasks().filter(|part| part.failed > 0).map(|part| part.cell.to_string()).collect();
-        Some(FederatedEnd { failed, cells })
+        let cells = self.parts.iter().filter(|part| part.failed > 0);
+        let cells = cells.map(|part| part.cell.to_string()).collect();
+        self.ended.then_some(FederatedEnd { failed: self.failed, cells })
     }
 
     /// The state in a word. The federation keeps a job whose tasks have ended as active until its owner stops it.
@@ -381,7 +381,7 @@ impl Tabular for FederatedJobView {
 pub(crate) struct FederatedEnd {
     /// Tasks that did not succeed.
     pub(crate) failed: u32,
-    /// Their cells.
+    /// Their cells; empty in a list.
     pub(crate) cells: Vec<String>,
 }
 

@@ -183,8 +183,8 @@ impl FederatedJobRow {
 
     /// The row after its owner has run `spec`. `None`: it is that already, or on its way there.
     ///
-    /// Whoever runs a file wants its version in the cells. So one whose release has failed or was taken back comes again,
-    /// as a new version.
+    /// Whoever runs a file wants its version in the cells. So one whose release has failed or was taken back comes
+    /// again, as a new version.
     pub fn run_with(
         &self,
         spec: &FederatedJob,

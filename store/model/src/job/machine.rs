@@ -304,8 +304,8 @@ pub enum AfterDecision {
 /// Jobs that one search for a circle asks about: the spec of each takes some microseconds to decode.
 const AFTER_CYCLE_JOBS_MAX: usize = 1_000;
 
-/// The jobs by which `job` waits for itself, from it back to it; `None` if it does not, or only by way of more jobs than
-/// one search asks about. `waits_for` gives the jobs that a job waits for; none if it is not waiting.
+/// The jobs by which `job` waits for itself, from it back to it; `None` if it does not, or only by way of more jobs
+/// than one search asks about. `waits_for` gives the jobs that a job waits for; none if it is not waiting.
 pub fn after_cycle(job: &Name, waits_for: impl Fn(&Name) -> Vec<Name>) -> Option<Vec<Name>> {
     let mut waiters: BTreeMap<Name, Name> = BTreeMap::new();
     let mut unread = VecDeque::from([job.clone()]);

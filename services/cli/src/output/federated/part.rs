@@ -130,16 +130,6 @@ impl FederatedPartView {
         is_done && (self.finished || is_failed || (self.rollout == "done" && is_right))
     }
 
-    /// Whether it has tasks, and no other cell has taken them over.
-    pub(super) fn holds_tasks(&self) -> bool {
-        self.count > 0 && self.failed_over_ms == 0
-    }
-
-    /// Whether its tasks have ended by themselves.
-    pub(super) fn has_ended(&self) -> bool {
-        self.arrived && self.finished
-    }
-
     /// Whether it only has another version than it will have.
     pub(super) fn waits_for_turn(&self, goal: VersionGoal) -> bool {
         let as_it_is = VersionGoal { version: self.version, ..goal };

@@ -197,23 +197,15 @@ fn a_plan_begins_with_what_would_change() {
 /// The federation keeps it as active: its owner stops it, or runs it again.
 #[test]
 fn batch_work_that_has_ended_says_how() {
-    let ended = |cell: &str, succeeded, failed| v1::FederatedPart {
-        succeeded,
-        failed,
-        finished: true,
-        ..part(cell, succeeded + failed, 0)
-    };
-    let of = |parts: Vec<v1::FederatedPart>| {
-        let view = FederatedJobView::from(job(parts));
+    let part = |cell: &str, failed| v1::FederatedPart { failed, finished: true, ..part(cell, 3, 0) };
+    let of = |ended, failed| {
+        let parts = vec![part("alpha", 0), part("beta", failed)];
+        let view = FederatedJobView::from(v1::FederatedJob { ended, failed, ..job(parts) });
         (view.state_text().to_owned(), view.end().map(|end| (end.failed, end.cells)))
     };
-    let both = |second| vec![ended("alpha", 2, 0), second];
-    assert_eq!(of(both(ended("beta", 3, 0))), ("succeeded".to_owned(), Some((0, vec![]))));
-    assert_eq!(of(both(ended("beta", 1, 2))), ("failed".to_owned(), Some((2, vec!["beta".to_owned()]))));
-    assert_eq!(of(both(part("beta", 3, 3))), ("active".to_owned(), None));
-    let over = v1::FederatedPart { failed_over_ms: 9, ..part("beta", 3, 3) };
-    assert_eq!(of(both(over)).0, "succeeded", "others have its tasks");
-    assert_eq!(of(vec![part("beta", 0, 0)]), ("active".to_owned(), None));
+    assert_eq!(of(true, 0), ("succeeded".to_owned(), Some((0, vec![]))));
+    assert_eq!(of(true, 2), ("failed".to_owned(), Some((2, vec!["beta".to_owned()]))));
+    assert_eq!(of(false, 2), ("active".to_owned(), None));
 }
 
 /// Cells whose turn it is not would hide that a person has to approve the stage.

@@ -182,6 +182,12 @@ class FederatedJob(Record):
     """What keeps the tasks of cells that do not answer from going to others, as the federation last decided it;
     only in answers to GetFederatedJob.
     """
+    ended: bool = False
+    """All its tasks have ended by themselves, as those of batch work do. Its state stays active until its owner
+    stops it or runs another job of the name.
+    """
+    failed: int = 0
+    """Tasks that have ended for good without success: a sum over its parts, as the cells last reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,8 @@ class FederatedJob(_message.Message):
         "divided_ms",
         "release",
         "holds",
+        "ended",
+        "failed",
     )
     ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +187,8 @@ class FederatedJob(_message.Message):
     DIVIDED_MS_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
     id: str
     user: str
     name: str
@@ -207,6 +211,8 @@ class FederatedJob(_message.Message):
     divided_ms: int
     release: FederatedRelease
     holds: _containers.RepeatedCompositeFieldContainer[CellsReason]
+    ended: bool
+    failed: int
     def __init__(
         self,
         id: _Optional[str] = ...,
@@ -231,6 +237,8 @@ class FederatedJob(_message.Message):
         divided_ms: _Optional[int] = ...,
         release: _Optional[_Union[FederatedRelease, _Mapping]] = ...,
         holds: _Optional[_Iterable[_Union[CellsReason, _Mapping]]] = ...,
+        ended: bool = ...,
+        failed: _Optional[int] = ...,
     ) -> None: ...
 
 class FederatedRelease(_message.Message):

@@ -231,8 +231,8 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
     PartStep::Submit { expected: Some(found.clone()) }
 }
 
-/// Whether all tasks of a job have ended by themselves, as batch work does: each cell that has some says so, and none is
-/// without a cell.
+/// Whether all tasks of a job have ended by themselves, as batch work does: each cell that has some says so, and none
+/// is without a cell.
 pub fn parts_finished(
     job: &FederatedJobRow,
     status: &FederatedStatus,

@@ -10,6 +10,10 @@ use crate::id::Name;
 use crate::merged::LabelCondition;
 use crate::node::{Taint, TaintEffect};
 
+/// What is said of a cell that has the name itself.
+const NAME_TAKEN: &str = "it has a job of this name of its own, which the federation leaves alone; once that job is \
+    stopped there, it takes tasks";
+
 /// What one cell gets, and what decided it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellVerdict {
@@ -195,10 +199,7 @@ impl fmt::Display for CellReason {
                  what it still runs is settled",
             ),
             Self::Cordoned => f.write_str("it is cordoned; without the cordon it would take new tasks"),
-            Self::NameTaken => f.write_str(
-                "it has a job of this name of its own, which the federation leaves alone; once that job is stopped there, \
-                 it takes tasks",
-            ),
+            Self::NameTaken => f.write_str(NAME_TAKEN),
             Self::Silent { .. } => f.write_str(
                 "the federation does not hear of it, so it keeps what it has; it takes new tasks when it is heard of again",
             ),
