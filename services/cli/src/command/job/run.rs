@@ -114,9 +114,11 @@ impl Unsubmitted {
 
     /// The failure, with the commands that run `file` all the same.
     pub(super) fn failure(self, file: &str) -> Failure {
-        let in_place = self.in_the_way.map(|job| run_in_place(&job, file));
-        let plan = self.is_stale.then(|| format!("borough job plan {file}"));
-        self.failure.with_hint_if(in_place.or(plan))
+        match self.in_the_way {
+            Some(job) => self.failure.with_hint(run_in_place(&job, file)),
+            None if self.is_stale => self.failure.with_hint(format!("borough job plan {file}")),
+            None => self.failure,
+        }
     }
 }
 
