@@ -2,6 +2,7 @@
 
 mod operation;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use borough_proto::convert::{
 };
 use borough_proto::v1;
 use borough_proto::v1::node_service_server::NodeService;
+use borough_store::StoreError;
 use borough_store::mirror::MirrorState;
-use borough_store::node::{node_by_name, node_loads_read, node_removable, node_remove};
+use borough_store::node::{node_by_name, node_loads_read, node_removable, node_remove, nodes_held_elsewhere};
 use tonic::{Request, Response, Status};
 
 use self::operation::{NodeMutation, NodeOperation, node_tasks_stop, steer};
@@ -120,7 +122,10 @@ impl NodeService for NodeServer {
         let cursor = cell.state(MirrorState::cursor)?;
         let rows = nodes_of_page(cell, &request, &page).await;
         let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
-        let nodes = node_messages(cell, &rows).await?;
+        let nodes = rows.iter().zip(node_messages(cell, &rows).await?);
+        // The rows do not say that another gateway has the agent of a node.
+        let nodes = nodes.filter(|(row, node)| is_listed(cell, &request, row, &|_| node.connected));
+        let nodes: Vec<v1::Node> = nodes.map(|(_, node)| node).collect();
         let (nodes, next_page) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
         let next_page = list.token(&next_page);
         Ok(Response::new(v1::ListNodesResponse { nodes, next_page, cursor: Some(cursor_to_message(cursor)) }))
@@ -279,12 +284,13 @@ async fn nodes_of_page(
     page: &ListPage,
 ) -> Vec<Arc<NodeRow>> {
     let (mut rows, mut after) = (Vec::new(), page.after.clone());
+    let is_held_here = |row: &NodeRow| cell.sessions.get(row.id).is_some();
     loop {
         let part: Vec<Arc<NodeRow>> = cell
             .mirror
             .read(|state| state.nodes_behind(after.as_deref()).take(PART_NODES).cloned().collect());
         let last = part.last().filter(|_| part.len() >= PART_NODES).map(|row| row.name.to_string());
-        rows.extend(part.into_iter().filter(|row| is_listed(cell, request, row)));
+        rows.extend(part.into_iter().filter(|row| is_listed(cell, request, row, &is_held_here)));
         rows.truncate(page.limit.saturating_add(1));
         if last.is_none() || rows.len() > page.limit {
             return rows;
@@ -294,12 +300,19 @@ async fn nodes_of_page(
     }
 }
 
-fn is_listed(cell: &CellContext, request: &v1::ListNodesRequest, row: &NodeRow) -> bool {
+fn is_listed(
+    cell: &CellContext,
+    request: &v1::ListNodesRequest,
+    row: &NodeRow,
+    is_connected: &dyn Fn(&NodeRow) -> bool,
+) -> bool {
     let is_any = request.states.is_empty() && request.conditions.is_empty();
     let is_in_state = is_any || request.states().any(|state| state == node_state_to_message(row.state));
-    let is_wanted =
-        is_in_state || request.conditions().any(|condition| is_in_condition(cell, row, condition));
-    is_wanted && node_meets(&request.selector, row)
+    let is_in = |condition| match condition {
+        v1::NodeCondition::NotConnected => !is_connected(row),
+        other => is_in_condition(cell, row, other),
+    };
+    (is_in_state || request.conditions().any(is_in)) && node_meets(&request.selector, row)
 }
 
 /// Returns true if the drain of a node is done.
@@ -314,12 +327,12 @@ fn is_emptied(cell: &CellContext, row: &NodeRow) -> bool {
 
 fn is_in_condition(cell: &CellContext, row: &NodeRow, condition: v1::NodeCondition) -> bool {
     match condition {
-        v1::NodeCondition::Unspecified => false,
+        // Whoever asks says who is connected.
+        v1::NodeCondition::Unspecified | v1::NodeCondition::NotConnected => false,
         v1::NodeCondition::Cordoned => !row.schedulable && !row.draining,
         v1::NodeCondition::Draining => row.draining && !is_emptied(cell, row),
         v1::NodeCondition::Drained => is_emptied(cell, row),
         v1::NodeCondition::Tainted => !row.taints.is_empty(),
-        v1::NodeCondition::NotConnected => cell.sessions.get(row.id).is_none(),
         v1::NodeCondition::Silent => silent_since_ms(&row.taints).is_some(),
         v1::NodeCondition::SessionFailing => cell.sessions.failures.of(row.id).is_some(),
     }
@@ -329,17 +342,27 @@ fn is_in_condition(cell: &CellContext, row: &NodeRow, condition: v1::NodeConditi
 /// while somebody follows them. If the store does not answer, a message has the load that the mirror knows.
 async fn node_messages(cell: &CellContext, rows: &[Arc<NodeRow>]) -> Result<Vec<v1::Node>, Status> {
     let nodes: Vec<NodeId> = rows.iter().map(|row| row.id).collect();
-    let (nodes, space) = (&nodes, &cell.space);
-    let read = cell.db.run("node_loads_read", Idempotency::ReadOnly, |tx, _| async move {
-        node_loads_read(&tx, space, nodes).await
+    let not_here: Vec<NodeId> =
+        nodes.iter().copied().filter(|node| cell.sessions.get(*node).is_none()).collect();
+    let (nodes, not_here, space, own) = (&nodes, &not_here, &cell.space, cell.sessions.address());
+    let read = cell.db.run("nodes_seen_read", Idempotency::ReadOnly, |tx, _| async move {
+        let loads = node_loads_read(&tx, space, nodes).await?;
+        Ok::<_, StoreError>((loads, nodes_held_elsewhere(&tx, space, not_here, own).await?))
     });
-    let loads = tokio::time::timeout(LOADS_WAIT, read).await.ok().and_then(Result::ok);
+    let (loads, elsewhere) = match tokio::time::timeout(LOADS_WAIT, read).await {
+        Ok(Ok((loads, elsewhere))) => (Some(loads), elsewhere),
+        Ok(Err(_)) | Err(_) => (None, BTreeSet::new()),
+    };
     let mut messages: Vec<v1::Node> = cell.state(|state| {
         let load_of = |node| match &loads {
             Some(loads) => loads.get(&node),
             None => state.loads().get(&node).map(|load| &**load),
         };
-        rows.iter().map(|row| node_message(cell, state, row, load_of(row.id))).collect()
+        let message = |row: &Arc<NodeRow>| {
+            let message = node_message(cell, state, row, load_of(row.id));
+            v1::Node { connected: message.connected || elsewhere.contains(&row.id), ..message }
+        };
+        rows.iter().map(message).collect()
     })?;
     let is_silent = |node: &v1::Node| node.silent_since_ms > 0 && node.state() != v1::NodeState::Lost;
     if messages.iter().any(is_silent)

@@ -174,7 +174,8 @@ type Node struct {
 	Revision     uint64            `protobuf:"varint,18,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Wall time, milliseconds since 1970.
 	ChangedMs int64 `protobuf:"varint,19,opt,name=changed_ms,json=changedMs,proto3" json:"changed_ms,omitempty"`
-	// Whether the agent has a session with the answering gateway, or a known one with another.
+	// Whether the agent has a session with the answering gateway, or with another that vouches for it. In a watch: with the
+	// answering one.
 	Connected bool     `protobuf:"varint,20,opt,name=connected,proto3" json:"connected,omitempty"`
 	Taints    []*Taint `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`
 	// Its single devices. `capacity` and `used` have a dimension for each.

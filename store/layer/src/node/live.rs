@@ -1,7 +1,7 @@
 //! Liveness of nodes: the row of each node, and the order of its changes. A declaration of loss is void if a sign of
 //! life came first. [`super::gateway`] has the rows by which gateways vouch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::{Transaction, Versionstamp};
 use borough_model::NodeId;
@@ -103,6 +103,22 @@ pub async fn node_live_read(
         None => None,
     };
     Ok(Some(NodeSeen::of(live, gateway.as_ref())))
+}
+
+/// Those of these nodes that have a session with another gateway than the one at `own`: it vouches for them. Reads
+/// without conflicts.
+pub async fn nodes_held_elsewhere(
+    tx: &Transaction,
+    space: &CellSpace,
+    nodes: &[NodeId],
+    own: &str,
+) -> StoreResult<BTreeSet<NodeId>> {
+    let each = nodes.iter().map(async |&node| {
+        let seen = node_live_read(tx, space, node).await?;
+        let is_held = seen.is_some_and(|seen| seen.beat.is_some() && seen.live.gateway != own);
+        StoreResult::Ok(is_held.then_some(node))
+    });
+    Ok(try_join_all(each).await?.into_iter().flatten().collect())
 }
 
 /// As [`node_live_read`], with conflicts: a sign of life that commits first fails the transaction.

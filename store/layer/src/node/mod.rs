@@ -21,6 +21,7 @@ pub use gateway::{GatewayRenewed, gateway_live_claim, gateway_live_remove, gatew
 pub use live::{
     DeclaredLost, LiveChanges, LiveCursor, live_changes_read, live_cursor_now, node_declare_lost,
     node_live_list, node_live_page, node_live_read, node_live_renew, node_live_withdraw,
+    nodes_held_elsewhere,
 };
 pub use load::{LoadsStep, node_loads_read, node_loads_set};
 #[cfg(test)]

@@ -88,7 +88,9 @@ class Node(Record):
     changed_ms: int = 0
     """Wall time, milliseconds since 1970."""
     connected: bool = False
-    """Whether the agent has a session with the answering gateway, or a known one with another."""
+    """Whether the agent has a session with the answering gateway, or with another that vouches for it. In a watch:
+    with the answering one.
+    """
     taints: tuple[Taint, ...] = ()
     cards: tuple[common.Card, ...] = ()
     """Its single devices. `capacity` and `used` have a dimension for each."""

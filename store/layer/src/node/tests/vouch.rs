@@ -6,7 +6,7 @@ use super::*;
 use crate::keys::{NodeLiveAtKey, NodeLiveChangeKey, Prefix, RangeOptions};
 use crate::node::{
     GatewayRenewed, LiveCursor, gateway_live_claim, gateway_live_remove, gateway_live_renew,
-    live_changes_read, live_cursor_now, node_live_renew, node_live_withdraw,
+    live_changes_read, live_cursor_now, node_live_renew, node_live_withdraw, nodes_held_elsewhere,
 };
 
 const GATEWAY: u64 = 70;
@@ -182,4 +182,25 @@ async fn an_observer_reads_what_has_changed_and_each_node_once() {
     let (changes, places) = places.await.unwrap();
     assert_eq!(changes, places);
     assert_eq!(changes.keys().copied().collect::<Vec<_>>(), [nodes[0], nodes[2]]);
+}
+
+/// A list of nodes that one of two gateways answers.
+#[tokio::test]
+async fn a_node_is_held_elsewhere_while_another_gateway_vouches_for_it() {
+    let cell = TestCell::new().await;
+    let registration = NodeRegistration {
+        gateway: "g:1".to_owned(),
+        ..NodeRegistration::new(name("n1"), facts(), NodeId(7), 5)
+    };
+    let node = register_as(&cell, registration).await.unwrap().row.id;
+    let held = async |own: &str| {
+        let read = cell.run(async |tx| nodes_held_elsewhere(&tx, &cell.space, &[node], own).await);
+        read.await.unwrap().contains(&node)
+    };
+    assert!(!held("g:2").await, "nobody vouches for it yet");
+    let voucher = claim(&cell, 1).await;
+    vouch(&cell, node, 2, voucher).await;
+    assert!(held("g:2").await && !held("g:1").await);
+    assert_eq!(withdraw(&cell, node).await, Some(true));
+    assert!(!held("g:2").await);
 }

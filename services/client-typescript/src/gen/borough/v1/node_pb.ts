@@ -128,7 +128,8 @@ export type Node = Message<"borough.v1.Node"> & {
   changedMs: bigint;
 
   /**
-   * Whether the agent has a session with the answering gateway, or a known one with another.
+   * Whether the agent has a session with the answering gateway, or with another that vouches for it. In a watch: with the
+   * answering one.
    *
    * @generated from field: bool connected = 20;
    */
