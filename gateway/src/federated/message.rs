@@ -51,7 +51,12 @@ pub(super) fn job_message(row: &FederatedJobRow, divided: &Divided) -> v1::Feder
         healthy: sum(|seen| seen.healthy),
         pending: sum(|seen| seen.pending),
         parts: parts.values().map(part_message).collect(),
-        reasons: status.reasons.iter().map(reason).collect(),
+        // Nothing is divided of a job that is being stopped.
+        reasons: if row.state == FederatedState::Active {
+            status.reasons.iter().map(reason).collect()
+        } else {
+            Vec::new()
+        },
         divided_ms: status.at_ms,
         release: status.release.as_ref().map(|release| release_message(release, status)),
         holds: status.holds.iter().map(reason).collect(),

@@ -201,9 +201,11 @@ async fn a_changed_set_says_which_job_in_it_holds_it_up() {
     let cell = TestCell::start(options!().nodes(2)).await;
     let set = SET.replace("kind:", "count: 2\nkind:");
     cell.run("places.yaml", &set).await.prints("2/2 healthy");
-    let web = member("web", 2, SLEEP).replace("healthy_after: 200ms", "healthy_after: 1h");
-    cell.run("web.yaml", &web).await.prints("2/2 healthy");
-    // The first alloc takes its task with it, and for an hour that uses the budget.
+    let broken = cell.root().join("broken");
+    let script = format!("[ -e {} ] && exit 1; exec sleep 600", broken.display());
+    cell.run("web.yaml", &member("web", 2, &script)).await.prints("2/2 healthy");
+    // The first alloc takes its task with it. That does not come up again, and uses the budget.
+    std::fs::write(&broken, "").unwrap();
     let file = cell.file("places.yaml", &set.replace("cpu: 300m", "cpu: 310m"));
     let run = cell.borough(&["job", "run", "--timeout", "20s", &file]).await.ended(1);
     run.warns("the rollout waits for the disruption budget of job tester/web: ");

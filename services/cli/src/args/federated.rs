@@ -10,8 +10,10 @@ use super::{JobTarget, number};
 
 /// What makes a job a federated one.
 const RUN_NOTES: &str = "The job file has a `federation` part, such as {split: free} or {cells: [a, b]}: borough explain \
-    federation. The command waits until every task has a cell and is healthy there. A changed task reaches one cell after \
-    the other; each rolls it out as its own job.\n\n\
+    federation. The command waits until every task has a cell and is healthy there, and for batch work until it has ended. \
+    A changed task reaches one cell after the other; each rolls it out as its own job. The file of a version that has \
+    failed or was taken back brings it again.\n\n\
+    Exit codes: 0: done; 1: it failed, or the wait ran out.\n\n\
     Examples:\n  \
     borough federation job run web.yaml\n  \
     borough federation job status web";

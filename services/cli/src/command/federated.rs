@@ -103,16 +103,19 @@ async fn validate(global: &Global, file: &FileArguments, printer: &Printer) -> R
     Ok(Code::Done)
 }
 
-/// Says which of the cells that a job names are no members. They may join later.
+/// Says which of the cells that a job names are no members, or that there is none at all. They may join later.
 async fn strangers_warn(client: &Client, job: &FederatedJob, printer: &Printer) {
     let spec = &job.federation;
     let named = spec.cells.iter().chain(spec.groups.iter().flat_map(|group| &group.cells));
     let named: BTreeSet<&str> = named.map(Name::as_str).collect();
-    if named.is_empty() {
-        return;
-    }
     // Who may not list the members learns it from the reasons of the job.
     let Ok(members) = client.member_list(Vec::new()).await else { return };
+    if members.is_empty() {
+        let home = client.cell();
+        printer.remark(&format!(
+            "note: no cell has joined a federation whose home is {home}: borough cell members"
+        ));
+    }
     for stranger in named.into_iter().filter(|name| !members.iter().any(|member| member.cell == *name)) {
         printer.remark(&format!("note: {stranger} is no member of the federation: borough cell members"));
     }
@@ -315,9 +318,9 @@ async fn rebalance(
     settle(&client, &job, rebalance.wait, goal, printer).await
 }
 
-/// The cells of a job, each with what it has: `a (3 tasks), b (1 task)`.
+/// The cells in which a job has tasks that have not ended by themselves, each with what it has: `a (3 tasks), b (1 task)`.
 fn cells_text(job: &v1::FederatedJob) -> Vec<String> {
-    let parts = job.parts.iter().filter(|part| part.count > 0);
+    let parts = job.parts.iter().filter(|part| part.count > 0 && !part.finished);
     let text = |part: &v1::FederatedPart| {
         let tasks = if part.count == 1 { "task" } else { "tasks" };
         format!("{} ({} {tasks})", part.cell, part.count)
@@ -359,7 +362,16 @@ async fn order(
     let release = known.job.and_then(|job| job.release).unwrap_or_default();
     let ordered = client.federated_order(&job, order, release.stage).await;
     let view = FederatedJobView::from(ordered.map_err(|error| explained(&client, error))?);
-    printer.one(&view, FederatedJobView::text)?;
+    // The federation carries it out next: the view is of before.
+    let done = match order {
+        Order::Pause => format!(
+            "no further cell gets version {} until: borough federation job resume {job}",
+            release.version
+        ),
+        Order::Resume => format!("the release of version {} goes on", release.version),
+        _ => format!("stage {} of the release of version {} is approved", release.stage, release.version),
+    };
+    printer.one(&view, |_, _| format!("{job}: {done}"))?;
     Ok(Code::Done)
 }
 

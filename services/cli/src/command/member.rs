@@ -151,11 +151,14 @@ pub(super) async fn leave(
     let goes_on = if parts.is_empty() {
         "it has no federated tasks".to_owned()
     } else {
-        format!("these go on there, although other cells replace them: {}", parts_text(&parts))
+        format!("these tasks go on, although other cells replace them: {}", parts_text(&parts))
     };
     let what = format!("take cell {member} out of the federation; {goes_on}");
     confirm(global, &client, Intent::stop(&what), printer)?;
     let left = client.member_remove(member).await.map_err(|error| explained(&client, error))?;
+    if global.yes && !parts.is_empty() {
+        printer.remark(&format!("in {member} {goes_on}"));
+    }
     printer.one(&MemberView::from(left), |view, _| format!("cell {} has left the federation", view.cell))?;
     Ok(Code::Done)
 }

@@ -30,7 +30,7 @@ pub(crate) struct FederatedJobView {
     id: Foreign,
     user: Foreign,
     name: Foreign,
-    /// `active`, `stopping` or `stopped`.
+    /// `active`, `succeeded`, `failed`, `stopping` or `stopped`.
     state: String,
     count: u32,
     version: u64,
@@ -48,7 +48,7 @@ pub(crate) struct FederatedJobView {
     running: u32,
     healthy: u32,
     pending: u32,
-    /// Whether all its tasks have ended by themselves. Its state stays `active`.
+    /// Whether all its tasks have ended by themselves.
     ended: bool,
     /// Tasks that have ended for good without success.
     failed: u32,
@@ -71,7 +71,12 @@ pub(crate) struct CellsReasonView {
 
 impl From<v1::FederatedJob> for FederatedJobView {
     fn from(job: v1::FederatedJob) -> Self {
-        let state = word(job.state().as_str_name(), "FEDERATED_JOB_STATE_");
+        // The federation keeps a job whose tasks have ended as active until its owner stops it.
+        let state = match (job.ended, job.failed) {
+            (false, _) => word(job.state().as_str_name(), "FEDERATED_JOB_STATE_"),
+            (true, 0) => "succeeded".to_owned(),
+            (true, _) => "failed".to_owned(),
+        };
         Self {
             id: job.id.into(),
             user: job.user.into(),
@@ -120,6 +125,14 @@ impl FederatedJobView {
         let newest = VersionGoal { version: self.version, comes: VersionComes::InTurn };
         let release = self.release.as_ref().filter(|release| release.version == self.version);
         release.map_or(newest, FederatedReleaseView::goal)
+    }
+
+    /// The newest version, or the last proven one if the newest has failed or was taken back.
+    fn version_standing(&self) -> u64 {
+        let release = self.release.as_ref().filter(|release| release.version == self.version);
+        release
+            .filter(|release| release.is_lost())
+            .map_or_else(|| self.goal().version, |release| release.from)
     }
 
     /// Whether the federation has done what the owner wants, as far as the cells have room. Cells that are `away` end
@@ -179,20 +192,16 @@ impl FederatedJobView {
         release.text()
     }
 
+    /// Whether nothing of it goes on any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended || self.state == "stopped"
+    }
+
     /// How its tasks have ended, if all have by themselves, as those of batch work do.
     pub(crate) fn end(&self) -> Option<FederatedEnd> {
         let cells = self.parts.iter().filter(|part| part.failed > 0);
         let cells = cells.map(|part| part.cell.to_string()).collect();
         self.ended.then_some(FederatedEnd { failed: self.failed, cells })
-    }
-
-    /// The state in a word. The federation keeps a job whose tasks have ended as active until its owner stops it.
-    fn state_text(&self) -> &str {
-        match self.end() {
-            None => &self.state,
-            Some(FederatedEnd { failed: 0, .. }) => "succeeded",
-            Some(_) => "failed",
-        }
     }
 
     /// Whether the newest version can be taken back.
@@ -235,7 +244,7 @@ impl FederatedJobView {
         if let Some(release) = self.release.as_ref().filter(|release| !release.waits.is_empty()) {
             // Cells whose turn it is not say nothing more, while the release waits for a person or for time.
             if open.iter().all(|part| part.waits_for_turn(self.goal())) {
-                text = format!("{text}; stage {}: {}", release.stage, release.waits);
+                text = format!("{text}; {}", release.waits);
                 open.clear();
             }
         }
@@ -276,7 +285,7 @@ impl FederatedJobView {
             "{}/{}: {}, {}\nversion {}, revision {}, changed {} by {}",
             self.user,
             self.name,
-            self.state_text(),
+            self.state,
             self.tasks_text(),
             self.version,
             self.revision,
@@ -362,7 +371,7 @@ impl Tabular for FederatedJobView {
         let cells = vec![
             self.user.to_string(),
             self.name.to_string(),
-            self.state_text().to_owned(),
+            self.state.clone(),
             self.count.to_string(),
             self.healthy.to_string(),
             self.cells.to_string(),

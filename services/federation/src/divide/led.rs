@@ -181,6 +181,16 @@ impl LedJobs {
 /// How many more tasks each cell would place; absent: it could not be asked.
 pub(super) type CellRooms = BTreeMap<Name, Option<CellRoom>>;
 
+/// What a release waits for, with the command by which a person lets it go on.
+fn wait_words(reason: &ReleaseWait, row: &FederatedJobRow) -> String {
+    let verb = match reason {
+        ReleaseWait::Approval { .. } => "approve",
+        ReleaseWait::Paused => "resume",
+        _ => return reason.to_string(),
+    };
+    format!("{reason}: borough federation job {verb} {}/{}", row.user(), row.name())
+}
+
 /// What cells have said of their room for a job.
 pub(super) struct Rooms {
     pub(super) by_cell: CellRooms,
@@ -352,7 +362,7 @@ impl LedJob {
                 }
                 ReleaseAction::Wait { reason, .. } => {
                     let is_over = reason == ReleaseWait::Over;
-                    status.release_wait = (!is_over).then(|| reason.to_string());
+                    status.release_wait = (!is_over).then(|| wait_words(&reason, &self.row));
                     break;
                 }
                 _ => {}

@@ -27,17 +27,20 @@ pub(super) struct SettledGoal {
     pub(super) judged: Judged,
     /// How long no further task may become healthy; absent: any time, as for batch work.
     progress: Option<Duration>,
+    /// Whether the tasks are to end by themselves, as those of batch work do.
+    ends: bool,
 }
 
 impl SettledGoal {
     /// Of a job that has just been run.
     pub(super) fn of_run(job: &FederatedJob) -> Self {
-        Self { judged: Judged::Every, progress: progress_of(job) }
+        let ends = job.job.kind == JobKind::Batch && !job.job.restart.is_endless();
+        Self { judged: Judged::Every, progress: progress_of(job), ends }
     }
 
     /// After a change that made no version.
     pub(super) fn after(changed: &v1::FederatedJob, job: Option<&FederatedJob>) -> Self {
-        Self { judged: Judged::after(changed), progress: job.and_then(progress_of) }
+        Self { judged: Judged::after(changed), progress: job.and_then(progress_of), ends: false }
     }
 }
 
@@ -178,7 +181,8 @@ pub(super) async fn settle(
     let mut progress = FederatedProgress::begin(looks.begun);
     loop {
         let (view, away) = looks.look().await?;
-        if wait.detach || view.is_settled(&away, goal.judged) {
+        let is_there = view.is_settled(&away, goal.judged) && (!goal.ends || view.has_ended());
+        if wait.detach || is_there {
             away_warn(&away, printer);
             printer.one(&view, FederatedJobView::text)?;
             let end = view.end().filter(|end| end.failed > 0 && !wait.detach);

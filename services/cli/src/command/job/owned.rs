@@ -41,7 +41,7 @@ fn owned_remark(job: &Job, change: PartChange) -> Option<String> {
     let (then, way) = match change {
         PartChange::Stop => (
             "runs it again; to stop it everywhere, at its home:".to_owned(),
-            format!("borough federation job stop {job}"),
+            format!("borough federation job stop {job} --all-cells"),
         ),
         PartChange::Count(count) => (
             "sets its count back; to scale it in all cells together, at its home:".to_owned(),

@@ -91,9 +91,10 @@ impl FederatedPlanView {
         self.before.as_ref().map(|before| before.revision)
     }
 
-    /// The version that the cells have now, or are on the way to; `None`: there is no such job.
+    /// The version that the file is compared with; `None`: there is no such job. If the newest one has failed or was
+    /// taken back, it is the last one that all stages have proved.
     pub(crate) fn version_now(&self) -> Option<u64> {
-        self.before.as_ref().map(|before| before.goal().version)
+        self.before.as_ref().map(FederatedJobView::version_standing)
     }
 
     /// The cells that would have tasks.

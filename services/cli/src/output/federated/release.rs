@@ -26,7 +26,7 @@ pub(super) enum VersionComes {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FederatedReleaseView {
     pub(super) version: u64,
-    from: u64,
+    pub(super) from: u64,
     /// `rolling`, `failed`, `reverting`, `reverted` or `done`.
     pub(super) phase: String,
     /// From 0.

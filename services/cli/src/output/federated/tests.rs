@@ -201,7 +201,7 @@ fn batch_work_that_has_ended_says_how() {
     let of = |ended, failed| {
         let parts = vec![part("alpha", 0), part("beta", failed)];
         let view = FederatedJobView::from(v1::FederatedJob { ended, failed, ..job(parts) });
-        (view.state_text().to_owned(), view.end().map(|end| (end.failed, end.cells)))
+        (view.state.clone(), view.end().map(|end| (end.failed, end.cells)))
     };
     assert_eq!(of(true, 0), ("succeeded".to_owned(), Some((0, vec![]))));
     assert_eq!(of(true, 2), ("failed".to_owned(), Some((2, vec!["beta".to_owned()]))));
@@ -216,7 +216,7 @@ fn a_wait_says_what_a_stage_waits_for() {
     staged.version = 2;
     staged.release = Some(v1::FederatedRelease { waits, ..release(2, v1::ReleasePhase::Rolling) });
     let text = |job: &v1::FederatedJob| FederatedJobView::from(job.clone()).progress_text();
-    let end = "; stage 0: a person lets the next stage begin: borough federation job approve web";
+    let end = "; a person lets the next stage begin: borough federation job approve web";
     assert!(text(&staged).ends_with(end), "{}", text(&staged));
     staged.parts[0].healthy = 0;
     assert!(text(&staged).contains("; waits for alpha (1 not healthy yet)"), "{}", text(&staged));

@@ -214,8 +214,9 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
         return if is_wanted { PartStep::Taken { id: found.job.id.clone() } } else { PartStep::Rest };
     }
     if found.is_finished {
-        let is_done = !is_wanted
-            || (part.is_arrived() && part.admitted.as_ref().is_some_and(|job| job.id == found.job.id));
+        // Another version is none of tasks that have ended, as in a cell alone. More tasks are other work.
+        let is_same = part.admitted.as_ref().is_some_and(|job| job.id == found.job.id);
+        let is_done = !is_wanted || (is_same && (part.is_arrived() || part.count <= found.count));
         // What has ended is in nobody's way.
         return if is_done { PartStep::Rest } else { PartStep::Submit { expected: None } };
     }
@@ -322,7 +323,8 @@ pub fn part_release(
         }
         Some(seen) => {
             let ready = seen.healthy.saturating_add(seen.succeeded).saturating_add(seen.failed);
-            let is_complete = seen.rollout == PartRollout::Done && ready >= part.target;
+            // What has ended by itself changes no more.
+            let is_complete = seen.finished || (seen.rollout == PartRollout::Done && ready >= part.target);
             if is_complete { CellProgress::Complete } else { CellProgress::Rolling }
         }
     };

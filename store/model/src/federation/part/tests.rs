@@ -81,8 +81,10 @@ fn work_that_has_ended_by_itself_is_not_run_again() {
     assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Rest);
     done.seen = Some(PartSeen { at_ms: 9, succeeded: 3, finished: true, ..PartSeen::default() });
     assert_eq!(part_step(JOB, &done, None), PartStep::Rest, "the cell has forgotten it");
-    // Another version is other work.
+    // Another version is none of tasks that have ended. More tasks are other work.
     done.promise(3, 3, 2, 10);
+    assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Rest);
+    done.promise(4, 4, 2, 11);
     assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Submit { expected: None });
     assert_eq!(part_step(JOB, &done, None), PartStep::Submit { expected: None });
     // Stopped by somebody in the cell is not ended by itself: what was promised holds.
