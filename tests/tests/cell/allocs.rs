@@ -1,5 +1,7 @@
 //! Alloc sets: jobs share places on nodes, with their ports and a directory, and move together.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use borough_proto::v1::{Task, TaskState};
@@ -201,10 +203,16 @@ async fn a_changed_set_says_which_job_in_it_holds_it_up() {
     let cell = TestCell::start(options!().nodes(2)).await;
     let set = SET.replace("kind:", "count: 2\nkind:");
     cell.run("places.yaml", &set).await.prints("2/2 healthy");
-    let broken = cell.root().join("broken");
-    let script = format!("[ -e {} ] && exit 1; exec sleep 600", broken.display());
-    cell.run("web.yaml", &member("web", 2, &script)).await.prints("2/2 healthy");
-    // The first alloc takes its task with it. That does not come up again, and uses the budget.
+    // The directory of the cell is closed to its tasks.
+    let open = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(open.path(), Permissions::from_mode(0o755)).unwrap();
+    let broken = open.path().join("broken");
+    let script = format!("rm -f ok; [ -e {} ] || touch ok; exec sleep 600", broken.display());
+    let health =
+        "health: {command: [test, -f, ok], interval: 200ms, initial_grace: 10m}, grace: 300ms}\nupdate";
+    let web = member("web", 2, &script).replace("grace: 300ms}\nupdate", health);
+    cell.run("web.yaml", &web).await.prints("2/2 healthy");
+    // The first alloc takes its task with it. That runs again and is not healthy, which uses the budget.
     std::fs::write(&broken, "").unwrap();
     let file = cell.file("places.yaml", &set.replace("cpu: 300m", "cpu: 310m"));
     let run = cell.borough(&["job", "run", "--timeout", "20s", &file]).await.ended(1);
