@@ -344,7 +344,7 @@ async fn node_messages(cell: &CellContext, rows: &[Arc<NodeRow>]) -> Result<Vec<
     let nodes: Vec<NodeId> = rows.iter().map(|row| row.id).collect();
     let not_here: Vec<NodeId> =
         nodes.iter().copied().filter(|node| cell.sessions.get(*node).is_none()).collect();
-    let (nodes, not_here, space, own) = (&nodes, &not_here, &cell.space, cell.sessions.address());
+    let (nodes, not_here, space, own) = (&nodes, &not_here, &cell.space, cell.sessions.address.as_str());
     let read = cell.db.run("nodes_seen_read", Idempotency::ReadOnly, |tx, _| async move {
         let loads = node_loads_read(&tx, space, nodes).await?;
         Ok::<_, StoreError>((loads, nodes_held_elsewhere(&tx, space, not_here, own).await?))

@@ -183,7 +183,7 @@ pub async fn vouch_keep(cell: Arc<CellContext>, settings: VouchSettings, cancell
 impl VouchKeeper {
     pub(super) fn new(cell: Arc<CellContext>, settings: VouchSettings) -> Self {
         let gateway = cell.id();
-        cell.sessions.address_set(&settings.address);
+        cell.sessions.address.set(&settings.address);
         Self {
             cell,
             settings,

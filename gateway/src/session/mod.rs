@@ -9,6 +9,7 @@
 //! leases ([`live`]) and loads ([`load`]). [`batch`] says what happens if one fails. Every write passes the fence of
 //! its session ([`borough_store::node::NodeWriter`]). [`mod@write`] decides what a failed write means.
 
+pub mod address;
 mod agent_session;
 pub mod batch;
 pub mod delivery;

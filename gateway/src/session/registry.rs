@@ -1,8 +1,8 @@
 //! The sessions that this gateway holds, and the answers that arrive through them: logs, exec output, results.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use borough_model::NodeId;
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::Status;
 
+use super::address::OwnAddress;
 use super::desired::DesiredAttempt;
 use super::failure::{DesiredProgress, NodeFailures, lease_counts};
 use super::metrics::{DeliveryMetrics, EndKind};
@@ -380,24 +381,13 @@ pub struct Sessions {
     pub failures: NodeFailures,
     /// Counters of failures in sessions.
     pub metrics: DeliveryMetrics,
-    /// Where other gateways reach this one.
-    address: OnceLock<String>,
+    pub address: OwnAddress,
 }
 
 impl Sessions {
     /// Starts without sessions. Counts their failures in `metrics`.
     pub fn counted(metrics: DeliveryMetrics) -> Self {
         Self { metrics, ..Self::default() }
-    }
-
-    /// Keeps where other gateways reach this one. It does not change.
-    pub(super) fn address_set(&self, address: &str) {
-        self.address.get_or_init(|| address.to_owned());
-    }
-
-    /// Where other gateways reach this one; empty: it vouches for no node yet.
-    pub fn address(&self) -> &str {
-        self.address.get().map_or("", String::as_str)
     }
 
     /// Opens the session of `node`. Also returns the receiver of the messages to its agent.

@@ -318,7 +318,8 @@ async fn rebalance(
     settle(&client, &job, rebalance.wait, goal, printer).await
 }
 
-/// The cells in which a job has tasks that have not ended by themselves, each with what it has: `a (3 tasks), b (1 task)`.
+/// The cells in which a job has tasks that have not ended by themselves, each with what it has: `a (3 tasks), b (1
+/// task)`.
 fn cells_text(job: &v1::FederatedJob) -> Vec<String> {
     let parts = job.parts.iter().filter(|part| part.count > 0 && !part.finished);
     let text = |part: &v1::FederatedPart| {

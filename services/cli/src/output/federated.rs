@@ -72,11 +72,9 @@ pub(crate) struct CellsReasonView {
 impl From<v1::FederatedJob> for FederatedJobView {
     fn from(job: v1::FederatedJob) -> Self {
         // The federation keeps a job whose tasks have ended as active until its owner stops it.
-        let state = match (job.ended, job.failed) {
-            (false, _) => word(job.state().as_str_name(), "FEDERATED_JOB_STATE_"),
-            (true, 0) => "succeeded".to_owned(),
-            (true, _) => "failed".to_owned(),
-        };
+        let end = if job.failed == 0 { "succeeded" } else { "failed" };
+        let state = word(job.state().as_str_name(), "FEDERATED_JOB_STATE_");
+        let state = if job.ended { end.to_owned() } else { state };
         Self {
             id: job.id.into(),
             user: job.user.into(),

@@ -75,7 +75,7 @@ mod tests {
         let part = [(FEDERATION_LABEL, "home")];
         let stopped = of(&part, PartChange::Stop).unwrap();
         assert!(stopped.contains("the federation home runs it again"), "{stopped}");
-        assert!(stopped.ends_with("borough federation job stop ann/web"), "{stopped}");
+        assert!(stopped.ends_with("borough federation job stop ann/web --all-cells"), "{stopped}");
         let scaled = of(&part, PartChange::Count(7)).unwrap();
         assert!(scaled.contains("the federation home sets its count back"), "{scaled}");
         assert!(scaled.ends_with("borough federation job scale ann/web 7"), "{scaled}");
