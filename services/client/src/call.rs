@@ -327,7 +327,7 @@ impl Client {
         let gateways = self.shared.pool.addresses();
         let last = || failed.status.as_deref().and_then(foreign_answer);
         // The connection may have ended before the call was on its way.
-        let greeted = || self.shared.pool.is_foreign().then_some(NO_GATEWAY);
+        let greeted = || self.shared.pool.is_foreign().then_some(NO_HTTP);
         match failed.foreign.or_else(last).or_else(greeted) {
             Some(what) => ClientError::NotGateway { gateways, what },
             None => ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status },
