@@ -33,7 +33,7 @@ pub(super) async fn run_plan(
     spec.validate().map_err(|errors| status_from_store(&StoreError::InvalidSpec { errors }))?;
     let key = (spec.job.user.clone(), spec.job.name.clone());
     let known = cell.state(|state| state.federated_jobs().get(&key).cloned())?;
-    let mut known = known.filter(|row| row.state != FederatedState::Stopped);
+    let known = known.filter(|row| row.state != FederatedState::Stopped);
     if let Some(row) = known.as_ref().filter(|row| row.state == FederatedState::Stopping) {
         return Err(status_from_store(&federated_stopping(row)));
     }
@@ -42,7 +42,7 @@ pub(super) async fn run_plan(
         None => Divided::default(),
     };
     // Another job would follow one whose tasks have all ended.
-    known = known.filter(|row| !parts_finished(row, &now.status, &now.parts));
+    let known = known.filter(|row| !parts_finished(row, &now.status, &now.parts));
     let (id, asked_ms) = (FederatedJobId(cell.id()), cell.clock.wall_ms());
     let question = FederatedQuestion { spec, asked_ms, answer: None, rebalance: None };
     let answer = answer_of(cell, id, &question).await?;

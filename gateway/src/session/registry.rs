@@ -381,6 +381,7 @@ pub struct Sessions {
     pub failures: NodeFailures,
     /// Counters of failures in sessions.
     pub metrics: DeliveryMetrics,
+    /// Where other gateways reach this one.
     pub address: OwnAddress,
 }
 

@@ -412,7 +412,8 @@ async fn batch_work_over_cells_is_done_once() {
     // Its owner runs it once more: another job of the name.
     home.borough(&["federation", "job", "run", &file]).await.ended(0).prints("4 done").prints("version 1");
     assert_ne!(federation.job().await.id, job);
-    let text = std::fs::read_to_string(&file).unwrap().replace("'true'", "'false'");
+    // It is healthy for a while before it fails.
+    let text = std::fs::read_to_string(&file).unwrap().replace("'true'", "sh, -c, 'sleep 4; exit 1'");
     let fails = home.file("fails.yaml", &format!("{text}restart: {{mode: never}}\n"));
     let failed = home.borough(&["federation", "job", "run", &fails]).await.ended(1);
     failed.warns("tester/web: 4 tasks failed, in beta, gamma").prints("tester/web: failed, ");

@@ -29,7 +29,7 @@ pub enum QuotaVerb {
         #[command(flatten)]
         list: ListArguments,
     },
-    /// Show how much a user or a group has admitted in each band, and how much it may; of a user also the
+    /// Show how much a user or a group has admitted in each band, and how much it may. Of a user it also shows the
     /// groups above, and of a group who is below
     Status {
         /// A user, such as ann, or a group, such as group/shop [default: you]

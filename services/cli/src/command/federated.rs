@@ -142,7 +142,9 @@ async fn plan(global: &Global, plan: FederatedPlan, printer: &Printer) -> Result
     strangers_warn(&client, &job, printer).await;
     let answer = client.federated_plan(&reference(&job), job.to_file().to_string()).await;
     let mut view = FederatedPlanView::from(answer.map_err(|error| explained(&client, error))?);
-    if let Some(now) = version_kept(&client, &reference(&job), view.version_now()).await {
+    if view.revision().is_some()
+        && let Some(now) = job_standing(&client, &reference(&job), view.version_earlier()).await
+    {
         view.file_diff = federated_changes(&now, &job);
     }
     printer.one(&view, FederatedPlanView::text)?;
@@ -177,21 +179,17 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     settle(&client, &target, run.wait, SettledGoal::of_run(&job), printer).await
 }
 
-/// The job as it is kept with the version that its cells have: the newest one may have been taken back. Absent: there
-/// is none, or this program cannot read it.
-async fn version_kept(client: &Client, job: &JobRef, version: Option<u64>) -> Option<FederatedJob> {
-    let version = version?;
+/// The job as it is kept, with an earlier version if one is given. Absent: that one is no longer kept, or this program
+/// cannot read it.
+async fn job_standing(client: &Client, job: &JobRef, earlier: Option<u64>) -> Option<FederatedJob> {
     let kept = job_kept(client, job).await?;
+    let Some(version) = earlier else { return Some(kept) };
     let versions = client.federated_history(job).await.ok()?;
-    let newest = versions.iter().map(|kept| kept.version).max();
-    if newest == Some(version) {
-        return Some(kept);
-    }
     let found = versions.into_iter().find(|kept| kept.version == version)?;
     // Counts are of no version.
-    let mut earlier = federated_read(&found.job_file, &job.user)?;
-    earlier.job.count = kept.job.count;
-    Some(earlier)
+    let mut standing = federated_read(&found.job_file, &job.user)?;
+    standing.job.count = kept.job.count;
+    Some(standing)
 }
 
 /// The job as it is kept; absent: this program cannot read it.

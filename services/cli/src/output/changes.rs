@@ -44,6 +44,16 @@ impl From<FieldChange> for ChangedField {
     }
 }
 
+/// What one version changed, under its name.
+pub(super) fn version_text(version: &str, changes: &[ChangedField], style: &Style) -> String {
+    if changes.is_empty() {
+        return format!("\n{version}: no field changed\n");
+    }
+    let lines = changes_text(changes, style);
+    let lines: String = lines.lines().map(|line| format!("  {line}\n")).collect();
+    format!("\n{version}\n{lines}")
+}
+
 /// A difference for people: one line per field, whole subtrees on one line.
 pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
     let mut text = String::new();

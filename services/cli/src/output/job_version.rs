@@ -6,7 +6,7 @@ use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::changes::{ChangedField, changes_text};
+use super::changes::{ChangedField, version_text};
 use super::job::command_text;
 use super::table::Tabular;
 use super::text::time;
@@ -131,13 +131,8 @@ impl JobVersionView {
         let mut text = String::new();
         for view in views {
             let Some(changes) = &view.changes else { continue };
-            text.push_str(&format!("\nversion {} of {}", view.version, view.job.id));
-            if changes.is_empty() {
-                text.push_str(": no field changed\n");
-                continue;
-            }
-            text.push('\n');
-            text.extend(changes_text(changes, style).lines().map(|line| format!("  {line}\n")));
+            let version = format!("version {} of {}", view.version, view.job.id);
+            text.push_str(&version_text(&version, changes, style));
         }
         text
     }

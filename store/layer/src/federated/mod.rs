@@ -8,8 +8,8 @@ mod tests;
 
 use borough_kv::Transaction;
 use borough_model::federation::{
-    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedVersion, RebalancedTasks,
-    ReleaseOrder, ReleaseOrderKind, ReleaseRefusal, SplitPolicy, parts_finished,
+    FEDERATED_VERSIONS_MAX, FederatedJob, FederatedJobRow, FederatedState, FederatedStatus, FederatedVersion,
+    RebalancedTasks, ReleaseOrder, ReleaseOrderKind, ReleaseRefusal, SplitPolicy, parts_finished,
 };
 use borough_model::{Delta, FederatedJobId, Name};
 
@@ -60,9 +60,13 @@ pub async fn federated_submit(
         return Err(StoreError::overtaken(&what, expected, revision, by, &look));
     }
     let (at_ms, by) = (changes.at_ms(), changes.actor().to_owned());
+    let status = match &known {
+        Some(row) => federated_status_of(tx, changes.space(), row.id).await?.unwrap_or_default(),
+        None => FederatedStatus::default(),
+    };
     let before = match known {
         Some(row) if row.state == FederatedState::Stopping => return Err(federated_stopping(&row)),
-        Some(row) if is_over(tx, changes.space(), &row).await? => {
+        Some(row) if is_over(tx, changes.space(), &row, &status).await? => {
             removed(tx, changes, &row)?;
             None
         }
@@ -74,7 +78,6 @@ pub async fn federated_submit(
         row_write(tx, changes, &row)?;
         return Ok(FederatedSubmitted { row, changed: true });
     };
-    let status = federated_status_of(tx, changes.space(), before.id).await?.unwrap_or_default();
     match before.run_with(spec, &status, at_ms, by) {
         None => Ok(FederatedSubmitted { row: before, changed: false }),
         Some(row) => {
@@ -85,13 +88,17 @@ pub async fn federated_submit(
 }
 
 /// Whether nothing of a job goes on: it is stopped, or all its tasks have ended by themselves. Its name is free then.
-async fn is_over(tx: &Transaction, space: &CellSpace, row: &FederatedJobRow) -> StoreResult<bool> {
+async fn is_over(
+    tx: &Transaction,
+    space: &CellSpace,
+    row: &FederatedJobRow,
+    status: &FederatedStatus,
+) -> StoreResult<bool> {
     match row.state {
         FederatedState::Stopped => Ok(true),
         FederatedState::Stopping => Ok(false),
         FederatedState::Active => {
-            let status = federated_status_of(tx, space, row.id).await?.unwrap_or_default();
-            Ok(parts_finished(row, &status, &federated_parts_of(tx, space, row.id).await?))
+            Ok(parts_finished(row, status, &federated_parts_of(tx, space, row.id).await?))
         }
     }
 }
@@ -128,7 +135,8 @@ pub async fn federated_scale(
     let mut spec = before.spec.clone();
     spec.job.count = count;
     active_check(&before)?;
-    if is_over(tx, changes.space(), &before).await? {
+    let status = federated_status_of(tx, changes.space(), before.id).await?.unwrap_or_default();
+    if is_over(tx, changes.space(), &before, &status).await? {
         let reason = format!(
             "federated job {user}/{name}: all its tasks have ended; to run it again: borough federation job run FILE"
         );

@@ -91,10 +91,11 @@ impl FederatedPlanView {
         self.before.as_ref().map(|before| before.revision)
     }
 
-    /// The version that the file is compared with; `None`: there is no such job. If the newest one has failed or was
-    /// taken back, it is the last one that all stages have proved.
-    pub(crate) fn version_now(&self) -> Option<u64> {
-        self.before.as_ref().map(FederatedJobView::version_standing)
+    /// The version that the file is compared with in place of the newest one: the last that all stages have proved, if
+    /// the newest has failed or was taken back.
+    pub(crate) fn version_earlier(&self) -> Option<u64> {
+        let before = self.before.as_ref()?;
+        Some(before.version_standing()).filter(|version| *version != before.version)
     }
 
     /// The cells that would have tasks.

@@ -7,7 +7,7 @@ use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::changes::{ChangedField, changes_text};
+use super::super::changes::{ChangedField, version_text};
 use super::super::job_version::spec_changes;
 use super::super::table::{Tabular, table};
 use super::super::text::time;
@@ -32,8 +32,10 @@ impl FederatedVersionView {
         let read = |version: &v1::FederatedJobVersion| federated_read(&version.job_file, user);
         let specs: Vec<Option<FederatedJob>> = versions.iter().map(read).collect();
         let older = specs.iter().skip(1).chain(std::iter::once(&None));
-        let changes: Vec<Option<Vec<ChangedField>>> =
-            specs.iter().zip(older).map(|(new, old)| version_changes(old.as_ref()?, new.as_ref()?)).collect();
+        let changed = |(new, old): (&Option<FederatedJob>, &Option<FederatedJob>)| {
+            Some(version_changes(old.as_ref()?, new.as_ref()?))
+        };
+        let changes: Vec<Option<Vec<ChangedField>>> = specs.iter().zip(older).map(changed).collect();
         let view = |(version, changes): (v1::FederatedJobVersion, _)| Self {
             version: version.version,
             at_ms: version.at_ms,
@@ -49,23 +51,17 @@ impl FederatedVersionView {
         let mut text = table(views, style);
         for view in views {
             let Some(changes) = &view.changes else { continue };
-            text.push_str(&format!("\nversion {}", view.version));
-            if changes.is_empty() {
-                text.push_str(": no field changed\n");
-                continue;
-            }
-            text.push('\n');
-            text.extend(changes_text(changes, style).lines().map(|line| format!("  {line}\n")));
+            text.push_str(&version_text(&format!("version {}", view.version), changes, style));
         }
         text
     }
 }
 
 /// What one version changed. A count is no part of a version: a scale between the two is no change of the later one.
-fn version_changes(old: &FederatedJob, new: &FederatedJob) -> Option<Vec<ChangedField>> {
+fn version_changes(old: &FederatedJob, new: &FederatedJob) -> Vec<ChangedField> {
     let mut old = old.clone();
     old.job.count = new.job.count;
-    Some(federated_changes(&old, new))
+    federated_changes(&old, new)
 }
 
 /// What differs between two job files: the fields of the job, and then those of its `federation` part.

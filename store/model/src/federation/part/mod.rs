@@ -206,12 +206,13 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
         }
         return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
     };
-    if found.owner != Some(job) && found.is_finished {
-        // An earlier job of the name: what has ended is in nobody's way.
-        return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
-    }
     if found.owner != Some(job) {
-        return if is_wanted { PartStep::Taken { id: found.job.id.clone() } } else { PartStep::Rest };
+        if !is_wanted {
+            return PartStep::Rest;
+        }
+        // An earlier job of the name that has ended is in nobody's way.
+        let taken = PartStep::Taken { id: found.job.id.clone() };
+        return if found.is_finished { PartStep::Submit { expected: None } } else { taken };
     }
     if found.is_finished {
         // Another version is none of tasks that have ended, as in a cell alone. More tasks are other work.

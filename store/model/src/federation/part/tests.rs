@@ -81,6 +81,11 @@ fn work_that_has_ended_by_itself_is_not_run_again() {
     assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Rest);
     done.seen = Some(PartSeen { at_ms: 9, succeeded: 3, finished: true, ..PartSeen::default() });
     assert_eq!(part_step(JOB, &done, None), PartStep::Rest, "the cell has forgotten it");
+    // Its own rollout is not over, and nothing is left to change.
+    let changed = PartSeen { rollout: PartRollout::Rolling, ..done.seen.clone().unwrap() };
+    let part_changed = FederatedPart { seen: Some(changed), ..done.clone() };
+    let progress = part_release(&part_changed, &BTreeMap::new(), CellReach::Reachable).progress;
+    assert_eq!(progress, CellProgress::Complete);
     // Another version is none of tasks that have ended. More tasks are other work.
     done.promise(3, 3, 2, 10);
     assert_eq!(part_step(JOB, &done, Some(&ended)), PartStep::Rest);
@@ -92,7 +97,7 @@ fn work_that_has_ended_by_itself_is_not_run_again() {
     assert_eq!(part_step(JOB, &part("a", 0, 0), Some(&ended)), PartStep::Rest);
 }
 
-/// Its name is free then: a job of the name begins anew, also where the earlier one has left its end.
+/// Its name is free then: another job of the name begins, also where the earlier one has left its end.
 #[test]
 fn a_job_is_over_once_the_tasks_of_each_cell_have_ended() {
     let row = job(5, 1);
