@@ -381,7 +381,6 @@ pub struct Sessions {
     pub failures: NodeFailures,
     /// Counters of failures in sessions.
     pub metrics: DeliveryMetrics,
-    /// Where other gateways reach this one.
     pub address: OwnAddress,
 }
 
