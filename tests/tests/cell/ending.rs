@@ -208,7 +208,10 @@ async fn no_request_fails_while_gateways_change_and_certificates_rotate() {
     let ann = cell.client("ann", &[&other]);
     ann.node_list().await.unwrap();
     cell.authority(&["revoke", "user/ann"]).ended(0);
-    until("ann is refused", || async { ann.node_list().await.err() }).await;
+    // Her connection is cut, and no further one is accepted.
+    cell.logged("gateway-b", "certificates read again cut=1").await;
+    let refused = || async { (cell.ask("ann", &["node", "list"]).code != Some(0)).then_some(()) };
+    until("ann is refused", refused).await;
     load.goes_on().await;
     load.end().await;
 }
