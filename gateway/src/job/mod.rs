@@ -3,6 +3,7 @@
 mod admit;
 mod after;
 mod daemon;
+mod expected;
 mod list;
 mod need;
 mod plan;

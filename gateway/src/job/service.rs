@@ -3,30 +3,29 @@
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::{JobChanges, JobState};
 use borough_model::journal::JobName;
-use borough_model::{JobId, JobRow, JobSpec, Name};
+use borough_model::{JobId, JobSpec, Name};
 use borough_proto::convert::{
-    FieldRefused, job_id_from_text, job_spec_from_message, job_spec_to_message, job_to_message,
-    labels_removed,
+    FieldRefused, job_spec_from_message, job_spec_to_message, job_to_message, labels_removed,
 };
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
+use borough_store::StoreResult;
 use borough_store::job::{
-    AdmissionAuthor, JobSubmitted, JobVersion, SubmitOutcome, job_by_name, job_get, job_history,
-    job_labels_set, job_scale, job_stop, job_submit,
+    AdmissionAuthor, JobSubmitted, JobVersion, SubmitOutcome, job_by_name, job_history, job_labels_set,
+    job_scale, job_stop, job_submit,
 };
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::rollout::{RolloutOrder, rollout_order};
-use borough_store::{RefusalRemedy, StoreError, StoreResult};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
 use super::after::after_check;
 use super::daemon::daemon_warning;
+use super::expected::{expected_check, meant_check, unchanged_check};
 use super::list::jobs_listed;
 use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
 use super::priority::{growth_allow, priority_allow};
@@ -228,12 +227,13 @@ impl JobService for JobServer {
         let (user, name) = names_read(&request.user, &request.name)?;
         growth_allow(cell, &principal, &JobName { user: user.clone(), job: name.clone() }, request.count)?;
         let (user, name, count, space) = (&user, &name, request.count, &cell.space);
-        let expected = &request.expected_job;
+        let (expected, revision) = (&request.expected_job, request.expected_revision);
         let journal = &cell.journal;
         let keyed = KeyedRequest::new(&caller, "job_scale", &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let row = job_by_name(&tx, space, user, name).await?;
             meant_check(&row, expected)?;
+            unchanged_check(&row, revision)?;
             if count > row.owner_count() {
                 journal.admit()?;
             }
@@ -389,92 +389,4 @@ async fn submit_alone(
         Ok((submitted, changes))
     });
     submitted.await
-}
-
-/// Why a submission for the job of this id is refused: the name has another job now, or none.
-async fn expected_gone(
-    tx: &borough_kv::Transaction,
-    changes: &borough_store::ChangeSet,
-    spec: &JobSpec,
-    expected: &str,
-) -> StoreResult<StoreError> {
-    let found = match job_id_from_text("expected_job", expected) {
-        Ok(id) => job_get(tx, changes.space(), id).await,
-        Err(_) => Err(StoreError::not_found("the job")),
-    };
-    let why = match found {
-        Ok(row) if row.user == spec.user && row.name == spec.name => format!("job {expected} has ended"),
-        Ok(row) => format!("{expected} is the id of job {}/{}", row.user, row.name),
-        // A record that has expired leaves nothing behind.
-        Err(StoreError::NotFound { .. }) => {
-            format!("no job has the id {expected:?}: it never existed, or its record has expired")
-        }
-        Err(error) => return Err(error),
-    };
-    let (user, name) = (&spec.user, &spec.name);
-    Ok(StoreError::refused_with(
-        RefusalRemedy::ReadAgain,
-        format!("job {user}/{name} is not the one that the change was made for: {why}; plan again"),
-    ))
-}
-
-/// Refuses a change that is meant for an earlier job of the name. Empty: it is meant for any.
-fn meant_check(row: &JobRow, expected: &str) -> StoreResult<()> {
-    if expected.is_empty() || row.id.to_string() == expected {
-        return Ok(());
-    }
-    let (user, name) = (&row.user, &row.name);
-    Err(StoreError::refused_with(
-        RefusalRemedy::ReadAgain,
-        format!("job {user}/{name} is {} by now, and {expected} is over", row.id),
-    ))
-}
-
-/// Refuses a submission made for a job that has changed since, or in place of which another has come.
-async fn expected_check(
-    tx: &borough_kv::Transaction,
-    changes: &borough_store::ChangeSet,
-    spec: &JobSpec,
-    request: &v1::SubmitJobRequest,
-) -> StoreResult<()> {
-    let v1::SubmitJobRequest { expected_revision: expected, expected_job, .. } = request;
-    if *expected == 0 && expected_job.is_empty() && !request.expected_absent {
-        return Ok(());
-    }
-    let live = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
-        Ok(row) if !matches!(row.state, JobState::Ended { .. }) => Some(row),
-        Ok(_) | Err(StoreError::NotFound { .. }) => None,
-        Err(error) => return Err(error),
-    };
-    if let Some(row) = live.as_ref().filter(|_| request.expected_absent) {
-        let (user, name, id) = (&spec.user, &spec.name, row.id);
-        let reason =
-            format!("job {user}/{name} is there already, as {id}; the submission was made for a new job");
-        return Err(StoreError::refused_with(RefusalRemedy::ReadAgain, reason));
-    }
-    let id = live.as_ref().map(|row| row.id.to_string()).unwrap_or_default();
-    if !expected_job.is_empty() && *expected_job != id {
-        return Err(expected_gone(tx, changes, spec, expected_job).await?);
-    }
-    if *expected == 0 || live.as_ref().is_some_and(|row| row.is_unchanged_since(*expected)) {
-        return Ok(());
-    }
-    let (user, name) = (&spec.user, &spec.name);
-    let Some(revision) = live.as_ref().map(|row| row.revision) else {
-        let reason = format!(
-            "there is no job {user}/{name} that runs or waits, and the plan was made at its revision {expected}; plan again"
-        );
-        return Err(StoreError::refused_with(RefusalRemedy::ReadAgain, reason));
-    };
-    let by = live.and_then(|row| row.changes).map(|changes| {
-        let JobChanges { revision, by, .. } = *changes;
-        format!(": {by} has changed it at revision {revision}")
-    });
-    let by = by.unwrap_or_default();
-    Err(StoreError::refused_with(
-        RefusalRemedy::ReadAgain,
-        format!(
-            "job {user}/{name} is at revision {revision}, the plan was made at {expected}{by}; plan again"
-        ),
-    ))
 }

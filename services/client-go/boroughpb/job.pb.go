@@ -4425,9 +4425,12 @@ type ScaleJobRequest struct {
 	Count   uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	// The id of the job that is meant. A later job of the name is then refused with FAILED_PRECONDITION; empty: any job
 	// of the name.
-	ExpectedJob   string `protobuf:"bytes,6,opt,name=expected_job,json=expectedJob,proto3" json:"expected_job,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ExpectedJob string `protobuf:"bytes,6,opt,name=expected_job,json=expectedJob,proto3" json:"expected_job,omitempty"`
+	// A revision of the job. If its spec, its count or its priority has changed since, the gateway refuses the request
+	// with FAILED_PRECONDITION. 0: it is not checked.
+	ExpectedRevision uint64 `protobuf:"varint,7,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ScaleJobRequest) Reset() {
@@ -4500,6 +4503,13 @@ func (x *ScaleJobRequest) GetExpectedJob() string {
 		return x.ExpectedJob
 	}
 	return ""
+}
+
+func (x *ScaleJobRequest) GetExpectedRevision() uint64 {
+	if x != nil {
+		return x.ExpectedRevision
+	}
+	return 0
 }
 
 type ScaleJobResponse struct {
@@ -5906,14 +5916,15 @@ const file_borough_v1_job_proto_rawDesc = "" +
 	"\avictims\x18\x05 \x03(\v2\x12.borough.v1.VictimR\avictims\x12\x14\n" +
 	"\x05again\x18\x06 \x01(\bR\x05again\x12\x12\n" +
 	"\x04from\x18\a \x01(\tR\x04from\x12\x14\n" +
-	"\x05alloc\x18\b \x01(\tR\x05alloc\"\xbc\x01\n" +
+	"\x05alloc\x18\b \x01(\tR\x05alloc\"\xe9\x01\n" +
 	"\x0fScaleJobRequest\x124\n" +
 	"\acontext\x18\x01 \x01(\v2\x1a.borough.v1.RequestContextR\acontext\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\rR\x05count\x12!\n" +
-	"\fexpected_job\x18\x06 \x01(\tR\vexpectedJob\"a\n" +
+	"\fexpected_job\x18\x06 \x01(\tR\vexpectedJob\x12+\n" +
+	"\x11expected_revision\x18\a \x01(\x04R\x10expectedRevision\"a\n" +
 	"\x10ScaleJobResponse\x12!\n" +
 	"\x03job\x18\x01 \x01(\v2\x0f.borough.v1.JobR\x03job\x12*\n" +
 	"\x06cursor\x18\x02 \x01(\v2\x12.borough.v1.CursorR\x06cursor\"\xa5\x01\n" +

@@ -132,17 +132,17 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn job_scale(&self, job: &JobRef, count: u32) -> Result<ScaleJobResponse, ClientError> {
-        self.job_scale_of(job, "", count).await
+        self.job_scale_of(job, ExpectedJob::default(), count).await
     }
 
-    /// As [`Client::job_scale`], of the job with the id `expected`. A later one of the name is refused.
+    /// As [`Client::job_scale`], of the job that the caller has seen.
     ///
     /// # Errors
-    /// As for every call; `FAILED_PRECONDITION` if the name has another job by now.
+    /// As for every call; `FAILED_PRECONDITION` if that one has changed, or if the name has another job by now.
     pub async fn job_scale_of(
         &self,
         job: &JobRef,
-        expected: &str,
+        expected: ExpectedJob,
         count: u32,
     ) -> Result<ScaleJobResponse, ClientError> {
         let message = ScaleJobRequest {
@@ -151,7 +151,8 @@ impl Client {
             user: job.user.clone(),
             name: job.name.clone(),
             count,
-            expected_job: expected.to_owned(),
+            expected_job: expected.id,
+            expected_revision: expected.revision,
         };
         self.call("ScaleJob", message, rpc!(JobServiceClient.scale_job)).await
     }

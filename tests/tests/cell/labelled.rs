@@ -1,6 +1,6 @@
 //! Verbs on everything with some labels: what they are for, what they ask, and what is said of what fails.
 
-use borough_client::TaskFilter;
+use borough_client::{ExpectedJob, TaskFilter};
 use borough_proto::v1::{LabelMatch, PageRequest, TaskState};
 use borough_tests::{TestCell, is_running, options, until};
 use serde_json::{Value, json};
@@ -172,7 +172,8 @@ async fn a_successor_of_what_was_listed_is_left_alone() {
     assert_ne!(first, second);
     let (task, refused) = (cell.task("front", 0), Some(tonic::Code::FailedPrecondition));
     assert_eq!(client.job_stop_of(&front, &first).await.unwrap_err().code(), refused);
-    assert_eq!(client.job_scale_of(&front, &first, 2).await.unwrap_err().code(), refused);
+    let seen = |id: &str, revision| ExpectedJob { id: id.to_owned(), revision };
+    assert_eq!(client.job_scale_of(&front, seen(&first, 0), 2).await.unwrap_err().code(), refused);
     assert_eq!(client.task_stop_of(&task, &first, 1).await.unwrap_err().code(), refused);
     let ended = client.task_stop_of(&task, &second, 2).await.unwrap_err();
     assert_eq!(ended.code(), refused, "{ended}");
@@ -180,7 +181,11 @@ async fn a_successor_of_what_was_listed_is_left_alone() {
     let tasks = cell.tasks("front").await;
     assert!(tasks.len() == 1 && is_running(&tasks[0]) && tasks[0].incarnation == 1, "{tasks:?}");
     client.task_stop_of(&task, &second, 1).await.unwrap();
-    client.job_scale_of(&front, &second, 0).await.unwrap();
+    let changed = client.job_get(&front).await.unwrap().job.unwrap().changed_revision;
+    client.job_scale_of(&front, seen(&second, changed), 0).await.unwrap();
+    let late = client.job_scale_of(&front, seen(&second, changed), 1).await.unwrap_err();
+    assert_eq!(late.code(), refused, "{late}");
+    assert!(late.to_string().contains(&format!("the change was made for {changed}: ")), "{late}");
     client.job_stop_of(&front, &second).await.unwrap();
     cell.borough(&["job", "stop", "front"]).await.ended(0);
     cell.finish().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, JobFilter, JobRef, LabelChange};
+use borough_client::{Client, ExpectedJob, JobFilter, JobRef, LabelChange};
 use borough_proto::v1::{Job, JobKind, JobState, Task};
 use futures::{StreamExt as _, stream};
 
@@ -156,7 +156,8 @@ pub(super) async fn scale_all(
     confirm_all(global, client, change, &names, printer)?;
     let mut outcome = BulkOutcome::new(change, jobs.len());
     let scale = async |job: &Job| {
-        let scaled = client.job_scale_of(&named(job), &job.id, count).await?;
+        let seen = ExpectedJob { id: job.id.clone(), revision: 0 };
+        let scaled = client.job_scale_of(&named(job), seen, count).await?;
         Ok(scaled.job.unwrap_or_default())
     };
     let scaled = outcome.each(&jobs, |job| named(job).to_string(), scale, printer).await;

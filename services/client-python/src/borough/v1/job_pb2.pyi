@@ -1292,19 +1292,21 @@ class PlannedPlacement(_message.Message):
     ) -> None: ...
 
 class ScaleJobRequest(_message.Message):
-    __slots__ = ("context", "cell", "user", "name", "count", "expected_job")
+    __slots__ = ("context", "cell", "user", "name", "count", "expected_job", "expected_revision")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_JOB_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
     context: _common_pb2.RequestContext
     cell: str
     user: str
     name: str
     count: int
     expected_job: str
+    expected_revision: int
     def __init__(
         self,
         context: _Optional[_Union[_common_pb2.RequestContext, _Mapping]] = ...,
@@ -1313,6 +1315,7 @@ class ScaleJobRequest(_message.Message):
         name: _Optional[str] = ...,
         count: _Optional[int] = ...,
         expected_job: _Optional[str] = ...,
+        expected_revision: _Optional[int] = ...,
     ) -> None: ...
 
 class ScaleJobResponse(_message.Message):
