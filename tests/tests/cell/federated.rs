@@ -284,7 +284,10 @@ async fn a_release_goes_from_a_canary_cell_outward_and_stops_by_itself() {
     gamma.borough(&["job", "scale", "web", "1", "--yes", "--detach"]).await.ended(0);
     part_until(gamma, "what was promised", |part| part.is_some_and(|part| part.count == 2)).await;
     assert_eq!(versions(&federation.job().await), [2, 1]);
-    home.borough(&["federation", "job", "status", "web"]).await.ended(0).prints("rolling, stage 0");
+    home.borough(&["federation", "job", "status", "web"])
+        .await
+        .ended(0)
+        .prints("rolling: stage 0 has proved");
     home.borough(&["federation", "job", "pause", "web"]).await.ended(0);
     federation.until("paused", |job| job.release.as_ref().is_some_and(|release| release.paused)).await;
     home.borough(&["federation", "job", "pause", "web"]).await.ended(0);

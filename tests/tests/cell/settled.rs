@@ -65,6 +65,69 @@ async fn a_scale_after_an_undo_waits_for_its_tasks_alone() {
     home.finish().await;
 }
 
+/// A version that has failed in the cells is not begun again by a change of the count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_scale_after_a_failed_release_brings_the_count_alone() {
+    let home = joined().await;
+    let run = async |name: &str, command: &str, on_failure: &str| {
+        let text = job(name, command).replace("update: {", &format!("update: {{on_failure: {on_failure}, "));
+        let file = home.file(&format!("{name}.yaml"), &text);
+        home.borough(&["federation", "job", "run", &file]).await
+    };
+    let versions = async |name: &str| {
+        let history = home.borough(&["--cell", "alpha", "job", "history", name, "-o", "json"]).await.ended(0);
+        history.json().as_array().unwrap().len()
+    };
+    run("back", "sleep 600", "revert").await.ended(0);
+    run("back", "exit 4", "revert").await.ended(1).warns("release of version 2");
+    let before = versions("back").await;
+    let scaled = home.borough(&["federation", "job", "scale", "back", "5"]).await.ended(0);
+    scaled.prints("5/5 healthy in 2 cells");
+    assert_eq!(versions("back").await, before, "the failed version is submitted again");
+
+    // Tasks of a version that stays although it has failed are none that the owner has.
+    run("stays", "sleep 600", "stop").await.ended(0);
+    run("stays", "exit 4", "stop").await.ended(1).warns("release of version 2");
+    let before = versions("stays").await;
+    let scaled = home.borough(&["federation", "job", "scale", "stays", "4"]).await.ended(1);
+    scaled.warns("no progress for 5s");
+    assert_eq!(versions("stays").await, before);
+    home.finish().await;
+}
+
+/// Who scales waits for the tasks, and not for a person who has to let a release go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_scale_does_not_wait_for_the_approval_of_a_release() {
+    let home = joined().await;
+    let staged =
+        "federation: {split: weight, rollout: {stages: [{cells: [alpha], approve: true}, {cells: [beta]}]}}";
+    let run = async |command: &str, words: &[&str]| {
+        let file = home.file("fa.yaml", &job("fa", command).replace("federation: {split: weight}", staged));
+        home.borough(&[&["federation", "job", "run", &file], words].concat()).await
+    };
+    run("sleep 600", &[]).await.ended(0);
+    run("sleep 601", &["--detach"]).await.ended(0);
+    let status_until = async |text: &str| {
+        until(&format!("the status says {text:?}"), || async {
+            let status = home.borough(&["federation", "job", "status", "fa"]).await.ended(0);
+            status.stdout.contains(text).then_some(())
+        })
+        .await;
+    };
+    status_until("federation job approve tester/fa").await;
+    let scaled = home.borough(&["federation", "job", "scale", "fa", "4"]).await.ended(0);
+    scaled.prints("4/4 healthy in 2 cells");
+    // A pause ends with the next version, and its owner hears of it.
+    home.borough(&["federation", "job", "pause", "fa"]).await.ended(0);
+    status_until("federation job resume tester/fa").await;
+    run("sleep 602", &["--detach"]).await.ended(0).warns("the release of version 2 was paused");
+    home.borough(&["federation", "job", "stop", "fa", "--all-cells", "--yes"]).await.ended(0);
+    let stopped = home.borough(&["federation", "job", "status", "fa"]).await.ended(0);
+    let stopped = stopped.prints("stopped").prints("by user/tester");
+    assert!(!stopped.stdout.contains("release of version"), "{}", stopped.stdout);
+    home.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_federated_job_that_crashes_is_explained_by_its_cells_and_not_waited_for() {
     let home = joined().await;

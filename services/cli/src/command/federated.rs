@@ -106,7 +106,10 @@ async fn validate(global: &Global, file: &FileArguments, printer: &Printer) -> R
 /// Says which of the cells that a job names are no members, or that there is none at all. They may join later.
 async fn strangers_warn(client: &Client, job: &FederatedJob, printer: &Printer) {
     let spec = &job.federation;
-    let named = spec.cells.iter().chain(spec.groups.iter().flat_map(|group| &group.cells));
+    let of_places = spec.cells.iter().chain(spec.groups.iter().flat_map(|group| &group.cells));
+    let of_stages = spec.rollout.stages.iter().flat_map(|stage| &stage.cells);
+    let by_name = spec.weights.keys().chain(spec.limits.keys()).chain(spec.overrides.keys());
+    let named = of_places.chain(of_stages).chain(by_name);
     let named: BTreeSet<&str> = named.map(Name::as_str).collect();
     // Who may not list the members learns it from the reasons of the job.
     let Ok(members) = client.member_list(Vec::new()).await else { return };
@@ -176,6 +179,14 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     } else {
         format!("{target}: no change (revision {})", now.revision)
     });
+    // The answer is of before the federation has come to it.
+    let paused = now.release.as_ref().filter(|release| release.paused && release.version < now.version);
+    if let Some(paused) = paused {
+        printer.remark(&format!(
+            "note: the release of version {} was paused; that of version {} takes its place and is not",
+            paused.version, now.version
+        ));
+    }
     settle(&client, &target, run.wait, SettledGoal::of_run(&job), printer).await
 }
 
@@ -368,7 +379,10 @@ async fn order(
             release.version
         ),
         Order::Resume => format!("the release of version {} goes on", release.version),
-        _ => format!("stage {} of the release of version {} is approved", release.stage, release.version),
+        _ => format!(
+            "stage {} of the release of version {} is approved; the next one begins once it has proved the version",
+            release.stage, release.version
+        ),
     };
     printer.one(&view, |_, _| format!("{job}: {done}"))?;
     Ok(Code::Done)
@@ -394,8 +408,12 @@ async fn forget(global: &Global, target: &FederatedTarget, printer: &Printer) ->
 async fn history(global: &Global, target: &FederatedTarget, printer: &Printer) -> Result<Code, Failure> {
     let client = home(global, &target.home)?;
     let job = target.job.resolve(client.user());
+    let known = match client.federated_get(&job).await {
+        Ok(answer) => FederatedJobView::from(answer.job.unwrap_or_default()),
+        Err(error) => return Err(job_explained(&client, &job, error).await),
+    };
     let versions = client.federated_history(&job).await.map_err(|error| explained(&client, error))?;
-    let views = FederatedVersionView::all(versions, &job.user);
+    let views = FederatedVersionView::all(versions, &job.user, known.release_standing());
     printer.one(&views, |views, style| FederatedVersionView::text(views, style))?;
     Ok(Code::Done)
 }

@@ -134,7 +134,7 @@ impl FederatedJobView {
     }
 
     /// Whether the federation has done what the owner wants, as far as the cells have room. Cells that are `away` end
-    /// their tasks when they are back. A release that is not judged keeps nothing from being settled.
+    /// their tasks when they are back. Of a release that is not judged only the counts are waited for.
     pub(crate) fn is_settled(&self, away: &[String], judged: Judged) -> bool {
         match self.state.as_str() {
             "stopped" => true,
@@ -143,23 +143,23 @@ impl FederatedJobView {
                 self.is_released(judged)
                     && self.unplaced == 0
                     && self.shortfall.is_empty()
-                    && self.has_settled(away)
+                    && self.has_settled(away, judged)
             }
         }
     }
 
     fn is_released(&self, judged: Judged) -> bool {
         let release = self.release.as_ref().filter(|release| release.version == self.version);
-        release.is_some_and(|release| {
-            release.phase == "done" || (release.is_lost() && judged.skips(release.version))
-        })
+        judged.skips(self.version) || release.is_some_and(|release| release.phase == "done")
     }
 
     /// Whether each cell has what it should have of what is decided.
-    fn has_settled(&self, away: &[String]) -> bool {
+    fn has_settled(&self, away: &[String], judged: Judged) -> bool {
         let is_away = |part: &FederatedPartView| away.iter().any(|cell| part.cell.to_string() == *cell);
-        let is_settled =
-            |part: &FederatedPartView| part.is_settled(self.goal()) || (part.is_to_end() && is_away(part));
+        let is_there = |part: &FederatedPartView| {
+            if judged.skips(self.version) { part.has_count() } else { part.is_settled(self.goal()) }
+        };
+        let is_settled = |part: &FederatedPartView| is_there(part) || (part.is_to_end() && is_away(part));
         self.divided_revision == self.revision && self.parts.iter().all(is_settled)
     }
 
@@ -174,7 +174,9 @@ impl FederatedJobView {
         let release = self.release.as_ref().filter(|release| release.version == version);
         match release {
             _ if self.state != "active" || self.version != version => TakenBack::Overtaken,
-            Some(release) if release.phase == "reverted" && self.has_settled(away) => TakenBack::Done,
+            Some(release) if release.phase == "reverted" && self.has_settled(away, Judged::Every) => {
+                TakenBack::Done
+            }
             Some(release) if release.phase == "done" => TakenBack::Overtaken,
             _ => TakenBack::NotYet,
         }
@@ -293,11 +295,8 @@ impl FederatedJobView {
         if self.state == "active" && self.divided_revision < self.revision {
             text.push_str("\nbeing divided among the cells; if that stays, see whether anybody does it: borough cell members");
         }
-        if let Some(release) = self.release.as_ref().and_then(FederatedReleaseView::text) {
-            text = format!("{text}\n{release}");
-        }
-        if let Some(hint) = self.cause_hint().filter(|_| self.goal().comes == VersionComes::NoMore) {
-            text = format!("{text}\n  the cause is in the cell: {hint}");
+        if self.state == "active" {
+            text.push_str(&self.release_text());
         }
         if !self.shortfall.is_empty() {
             text = format!("{text}\n{}", self.shortfall);
@@ -317,9 +316,30 @@ impl FederatedJobView {
         if self.state == "active" {
             text.push_str(&self.reasons_text());
         }
+        // Its tasks run no more, so the cells are not asked about them.
+        let failed = self.end().and_then(|end| end.cells.into_iter().next());
+        if let Some(cell) = failed {
+            let (user, name) = (&self.user, &self.name);
+            text = format!("{text}\n\nwhat its tasks wrote: borough --cell {cell} job logs {user}/{name}");
+        }
         let causes = causes_text(&self.causes);
         if !causes.is_empty() {
             text = format!("{text}\n\n{}", causes.trim_end());
+        }
+        text
+    }
+
+    /// Its release; `None` once it is stopped, when nothing of it goes on.
+    pub(crate) fn release_standing(&self) -> Option<&FederatedReleaseView> {
+        self.release.as_ref().filter(|_| self.state == "active")
+    }
+
+    /// How far its release is, and where the cause of a failure is.
+    fn release_text(&self) -> String {
+        let release = self.release.as_ref().and_then(FederatedReleaseView::text);
+        let mut text = release.map_or_else(String::new, |release| format!("\n{release}"));
+        if let Some(hint) = self.cause_hint().filter(|_| self.goal().comes == VersionComes::NoMore) {
+            text = format!("{text}\n  the cause is in the cell: {hint}");
         }
         text
     }
@@ -360,7 +380,7 @@ impl Tabular for FederatedJobView {
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         (
-            vec!["USER", "JOB", "STATE", "TASKS", "HEALTHY", "CELLS", "UNPLACED"],
+            vec!["USER", "JOB", "STATE", "TASKS", "HEALTHY", "CELLS", "UNPLACED", "RELEASE"],
             vec!["VERSION", "REVISION", "CHANGED"],
         )
     }
@@ -374,6 +394,7 @@ impl Tabular for FederatedJobView {
             self.healthy.to_string(),
             self.cells.to_string(),
             self.unplaced.to_string(),
+            self.release_standing().map_or("-", FederatedReleaseView::under_way).to_owned(),
         ];
         (cells, vec![self.version.to_string(), self.revision.to_string(), time(self.changed_ms)])
     }

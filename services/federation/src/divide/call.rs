@@ -7,7 +7,7 @@ use std::time::Duration;
 use borough_client::{Client, ClientError, ExpectedJob, JobFilter, JobRef};
 use borough_model::federation::{
     AdmittedJob, CellRoom, FEDERATED_JOB_LABEL, FEDERATION_LABEL, FederatedJob, FederatedJobRow,
-    FederatedPart, FoundJob, PartRollout, PartSeen, PartStep, part_step,
+    FederatedPart, FoundJob, PartRollout, PartSeen, PartStep, VersionFate, part_step,
 };
 use borough_model::job::file::Problem;
 use borough_model::{FederatedJobId, Name};
@@ -42,6 +42,8 @@ pub(super) struct PartVisited {
     pub(super) job: FederatedJobId,
     /// The promise that the visit was about.
     pub(super) promise: u64,
+    /// The version that the visit brought, if it submitted one.
+    pub(super) version: u64,
     /// What the cell has now; absent: no job of that name is the federation's.
     pub(super) told: Result<Option<PartFound>, String>,
 }
@@ -134,8 +136,8 @@ impl CellCaller {
             let found = found.remove(&name);
             let caller = &self;
             async move {
-                let (job, promise) = (told.job.id, told.part.promise);
-                PartVisited { job, promise, told: caller.tell(&told, found).await }
+                let (job, promise, version) = (told.job.id, told.part.promise, told.part.version);
+                PartVisited { job, promise, version, told: caller.tell(&told, found).await }
             }
         });
         let told: Vec<_> = told.collect();
@@ -178,6 +180,11 @@ impl CellCaller {
                 let stopped = self.client().job_stop_of(&target, &id).await;
                 stopped.map(|_| None).map_err(|error| error.to_string())
             }
+            PartStep::Scale { expected: FoundJob { job, revision, .. } } => {
+                let expected = ExpectedJob { id: job.id, revision };
+                let scaled = self.client().job_scale_of(&target, expected, part.count).await;
+                Ok(scaled.map_err(|error| error.to_string())?.job.as_ref().map(part_found))
+            }
             PartStep::Submit { expected } => {
                 let spec = self.spec(job.id, spec, part.count)?;
                 let client = self.client();
@@ -216,8 +223,16 @@ fn found_job(job: &v1::Job) -> FoundJob {
         revision: job.revision,
         owner: owner_of(job),
         count: job.count,
-        is_taken_back: is_taken_back(job),
+        fate: version_fate(job),
         is_finished: is_finished(job),
+    }
+}
+
+fn version_fate(job: &v1::Job) -> VersionFate {
+    match part_rollout(job) {
+        _ if is_taken_back(job) => VersionFate::TakenBack,
+        PartRollout::Failed => VersionFate::Failed,
+        PartRollout::Rolling | PartRollout::Done => VersionFate::Stands,
     }
 }
 
@@ -229,13 +244,16 @@ fn admitted(job: &v1::Job) -> AdmittedJob {
     AdmittedJob { id: job.id.clone(), changed_revision: job.changed_revision }
 }
 
-fn part_found(job: &v1::Job) -> PartFound {
-    let tasks = job.tasks.unwrap_or_default();
-    let rollout = match job.rollout.as_ref().map(v1::Rollout::state) {
+fn part_rollout(job: &v1::Job) -> PartRollout {
+    match job.rollout.as_ref().map(v1::Rollout::state) {
         Some(v1::RolloutState::Rolling | v1::RolloutState::Paused) => PartRollout::Rolling,
         Some(v1::RolloutState::Failed) => PartRollout::Failed,
         _ => PartRollout::Done,
-    };
+    }
+}
+
+fn part_found(job: &v1::Job) -> PartFound {
+    let tasks = job.tasks.unwrap_or_default();
     let seen = PartSeen {
         at_ms: 0,
         running: tasks.running,
@@ -243,7 +261,7 @@ fn part_found(job: &v1::Job) -> PartFound {
         pending: tasks.pending.saturating_add(tasks.held),
         succeeded: tasks.succeeded,
         failed: tasks.failed,
-        rollout,
+        rollout: part_rollout(job),
         finished: is_finished(job),
     };
     PartFound { admitted: admitted(job), is_submitted: false, is_taken_back: is_taken_back(job), seen }

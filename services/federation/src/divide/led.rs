@@ -433,6 +433,9 @@ impl LedJob {
                     part.arrived = part.promise;
                     part.problem = None;
                 }
+                if found.as_ref().is_some_and(|found| found.is_submitted) {
+                    part.admitted_version = visited.version;
+                }
                 part_found(part, found, now_ms);
             }
             Err(message) => {

@@ -54,7 +54,8 @@ pub async fn federated_submit(
     let revision =
         known.as_ref().filter(|row| row.state != FederatedState::Stopped).map_or(0, |row| row.revision);
     if expected != 0 && expected != revision {
-        let what = format!("federated job {}/{}", key.user, key.name);
+        let active = if revision == 0 { "active " } else { "" };
+        let what = format!("{active}federated job {}/{}", key.user, key.name);
         let by = known.as_ref().map(|row| &row.changed_by);
         let look = format!("borough federation job status {}", key.name);
         return Err(StoreError::overtaken(&what, expected, revision, by, &look));
@@ -285,7 +286,9 @@ pub async fn federated_stopped(
     else {
         return Ok(None);
     };
-    let row = changed(changes, known, FederatedState::Stopped);
+    // Who has stopped it stays known.
+    let by = known.changed_by.clone();
+    let row = FederatedJobRow { changed_by: by, ..changed(changes, known, FederatedState::Stopped) };
     row_write(tx, changes, &row)?;
     Ok(Some(row))
 }

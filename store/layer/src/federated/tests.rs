@@ -154,6 +154,8 @@ async fn what_was_promised_is_of_the_present_job_and_goes_with_it() {
     let end =
         async |tx: &Transaction, changes: &mut ChangeSet| federated_stopped(tx, changes, &stopping).await;
     assert_eq!(cell.federated(4, end).await.unwrap().map(|row| row.state), Some(FederatedState::Stopped));
+    let overtaken = cell.submit(5, &spec(3, "b"), job.revision).await.unwrap_err();
+    assert!(overtaken.to_string().contains("no active federated job ada/web"), "{overtaken}");
     let next = cell.submit(5, &spec(3, "b"), 0).await.unwrap().row;
     assert_eq!((next.id, next.version, next.state), (FederatedJobId(5), 1, FederatedState::Active));
     assert_eq!(cell.parts(job.id).await, BTreeMap::new());

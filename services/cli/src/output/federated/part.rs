@@ -108,7 +108,7 @@ impl FederatedPartView {
         self.failed_over_ms == 0
             && self.arrived
             && !self.finished
-            && self.rollout == "done"
+            && matches!(self.rollout.as_str(), "done" | "failed")
             && self.ready() < self.count
     }
 
@@ -117,10 +117,24 @@ impl FederatedPartView {
         self.running.saturating_sub(self.count)
     }
 
+    /// Whether it has as many tasks as it should have, of whichever version. A rollout may run more meanwhile.
+    pub(super) fn has_count(&self) -> bool {
+        if self.is_to_end() {
+            return self.has_ended_its_tasks();
+        }
+        let has_no_more = self.rollout == "rolling" || self.running <= self.count;
+        let is_told = self.arrived && self.target == self.count;
+        is_told && (self.finished || (self.ready() >= self.count && has_no_more))
+    }
+
+    fn has_ended_its_tasks(&self) -> bool {
+        self.failed_over_ms > 0 || (self.arrived && self.running == 0)
+    }
+
     /// Whether it has what it should have. One that is to have nothing has been told so, and runs nothing.
     pub(super) fn is_settled(&self, goal: VersionGoal) -> bool {
         if self.is_to_end() {
-            return self.failed_over_ms > 0 || (self.arrived && self.running == 0);
+            return self.has_ended_its_tasks();
         }
         // After a failed release each cell keeps the version that it has, also one that has failed there.
         let stays = goal.comes == VersionComes::NoMore;

@@ -10,18 +10,15 @@ use super::FederatedJobView;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
     Every,
-    /// The release of this version had failed or was taken back before the change that is waited for.
+    /// The release of this version began before the change that is waited for. It may wait for a person, or have
+    /// failed.
     ButOf(u64),
 }
 
 impl Judged {
     /// Those that a wait judges after a change of the job that made no version.
     pub(crate) fn after(changed: &v1::FederatedJob) -> Self {
-        use v1::ReleasePhase::{Failed, Reverted, Reverting};
-        let over = changed.release.as_ref().filter(|release| {
-            release.version == changed.version && matches!(release.phase(), Failed | Reverting | Reverted)
-        });
-        over.map_or(Self::Every, |release| Self::ButOf(release.version))
+        Self::ButOf(changed.version)
     }
 
     pub(super) fn skips(self, version: u64) -> bool {

@@ -78,6 +78,30 @@ impl FederatedReleaseView {
         matches!(self.phase.as_str(), "rolling" | "failed")
     }
 
+    /// What it does or has come to, in a list; a dash: its version is in force.
+    pub(super) fn under_way(&self) -> &str {
+        match self.phase.as_str() {
+            "done" => "-",
+            _ if self.paused => "paused",
+            phase => phase,
+        }
+    }
+
+    /// What it makes of a version; empty: nothing.
+    pub(super) fn version_state(&self, version: u64) -> &'static str {
+        let is_new = version == self.version;
+        match self.phase.as_str() {
+            "done" if is_new => "in force",
+            "rolling" if is_new => "rolling",
+            "failed" if is_new => "failed",
+            "reverting" if is_new => "going back",
+            "reverted" if is_new => "taken back",
+            "reverted" if version == self.from => "in force",
+            "rolling" | "failed" | "reverting" if version == self.from => "proven",
+            _ => "",
+        }
+    }
+
     /// Whether it has failed, or was taken back.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.phase.as_str(), "failed" | "reverted")
@@ -89,8 +113,12 @@ impl FederatedReleaseView {
         if phase == "done" {
             return None;
         }
-        let paused = if *paused { ", paused" } else { "" };
-        let mut text = format!("release of version {version} (from {from}): {phase}, stage {stage}{paused}");
+        // What it waits for says that as well.
+        let paused = if *paused && waits.is_empty() { ", paused" } else { "" };
+        let stage = format!("stage {stage}");
+        // What it waits for may name the stage by itself.
+        let at = if waits.to_string().contains(&stage) { String::new() } else { format!(", {stage}") };
+        let mut text = format!("release of version {version} (from {from}): {phase}{at}{paused}");
         if !waits.is_empty() {
             text = format!("{text}: {waits}");
         }

@@ -75,32 +75,45 @@ fn after_a_release_that_was_taken_back_each_cell_is_current() {
     assert_eq!(FederatedJobView::from(taken).taken_back(2, &[]), TakenBack::Overtaken);
 }
 
-/// A scale makes no release: what was taken back before it keeps it from nothing.
+/// A scale makes no release: what becomes of the one before keeps it from nothing, and its tasks count all the same.
 #[test]
-fn a_wait_judges_no_release_that_was_over_before() {
+fn a_scale_waits_for_tasks_and_not_for_the_release_before_it() {
     let mut scaled = job(vec![part("alpha", 2, 1)]);
     (scaled.version, scaled.release) = (2, Some(release(2, v1::ReleasePhase::Reverted)));
     let judged = Judged::after(&scaled);
+    let is_settled = |job: &v1::FederatedJob| FederatedJobView::from(job.clone()).is_settled(&[], judged);
     let view = FederatedJobView::from(scaled.clone());
-    assert_eq!((view.failure_text(judged), view.is_settled(&[], judged)), (None, false));
+    assert_eq!((view.failure_text(judged), is_settled(&scaled)), (None, false));
     assert!(view.failure_text(Judged::Every).unwrap().contains("reverted"));
     assert!(!view.can_undo());
     scaled.parts = vec![part("alpha", 2, 2)];
-    assert!(FederatedJobView::from(scaled.clone()).is_settled(&[], judged));
+    assert!(is_settled(&scaled));
     assert!(!FederatedJobView::from(scaled.clone()).is_settled(&[], Judged::Every));
-    // It is being taken back as the scale comes, and is back while that is waited for.
-    scaled.release = Some(release(2, v1::ReleasePhase::Reverting));
-    assert_eq!(Judged::after(&scaled), judged);
-    // A cell in which it has failed keeps it.
-    let failed =
-        v1::FederatedPart { version: 2, rollout: v1::PartRollout::Failed.into(), ..part("beta", 1, 0) };
-    (scaled.parts, scaled.release) =
-        (vec![part("alpha", 2, 2), failed], Some(release(2, v1::ReleasePhase::Failed)));
-    assert!(FederatedJobView::from(scaled.clone()).is_settled(&[], Judged::after(&scaled)));
-    // One that is under way may fail.
-    let rolling = v1::FederatedJob { release: Some(release(2, v1::ReleasePhase::Rolling)), ..scaled.clone() };
-    let judged = Judged::after(&rolling);
-    assert!(FederatedJobView::from(scaled).failure_text(judged).unwrap().contains("failed"));
+    // It may be taken back meanwhile, or wait for a person.
+    for phase in [v1::ReleasePhase::Reverting, v1::ReleasePhase::Rolling, v1::ReleasePhase::Failed] {
+        scaled.release = Some(release(2, phase));
+        assert!(is_settled(&scaled), "{phase:?}");
+        assert_eq!(FederatedJobView::from(scaled.clone()).failure_text(judged), None);
+    }
+    // A cell in which it has failed keeps it, and its tasks that crash are none that it has.
+    let failed = |healthy| v1::FederatedPart {
+        version: 2,
+        rollout: v1::PartRollout::Failed.into(),
+        ..part("beta", 1, healthy)
+    };
+    scaled.parts = vec![part("alpha", 2, 2), failed(0)];
+    assert!(!is_settled(&scaled));
+    let second = std::time::Duration::from_secs;
+    let mut progress = FederatedProgress::begin(second(0));
+    let mut is_within =
+        |at| progress.is_within(&FederatedJobView::from(scaled.clone()), second(5), second(at));
+    assert!(is_within(1) && !is_within(6), "the wait ends");
+    scaled.parts = vec![part("alpha", 2, 2), failed(1)];
+    assert!(is_settled(&scaled));
+    // A rollout runs more than the count for a while.
+    let rolling = v1::FederatedPart { rollout: v1::PartRollout::Rolling.into(), ..part("beta", 1, 2) };
+    scaled.parts = vec![rolling];
+    assert!(is_settled(&scaled));
 }
 
 #[test]

@@ -12,12 +12,16 @@ use super::super::job_version::spec_changes;
 use super::super::table::{Tabular, table};
 use super::super::text::time;
 use super::super::{Foreign, Style};
+use super::release::FederatedReleaseView;
 use crate::jobfile::federated_read;
 
 /// A version of a federated job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FederatedVersionView {
     version: u64,
+    /// `rolling`, `in force`, `failed`, `going back`, `taken back`, or `proven` for the one to which a release goes
+    /// back; empty: none of these.
+    state: &'static str,
     at_ms: i64,
     by: Foreign,
     job_file: Value,
@@ -27,8 +31,13 @@ pub(crate) struct FederatedVersionView {
 }
 
 impl FederatedVersionView {
-    /// The versions of a job of this user, newest first, each with its changes.
-    pub(crate) fn all(versions: Vec<v1::FederatedJobVersion>, user: &str) -> Vec<Self> {
+    /// The versions of a job of this user, newest first, each with its changes, and with what `release` makes of it.
+    pub(crate) fn all(
+        versions: Vec<v1::FederatedJobVersion>,
+        user: &str,
+        release: Option<&FederatedReleaseView>,
+    ) -> Vec<Self> {
+        let state = |version| release.map_or("", |release| release.version_state(version));
         let read = |version: &v1::FederatedJobVersion| federated_read(&version.job_file, user);
         let specs: Vec<Option<FederatedJob>> = versions.iter().map(read).collect();
         let older = specs.iter().skip(1).chain(std::iter::once(&None));
@@ -38,6 +47,7 @@ impl FederatedVersionView {
         let changes: Vec<Option<Vec<ChangedField>>> = specs.iter().zip(older).map(changed).collect();
         let view = |(version, changes): (v1::FederatedJobVersion, _)| Self {
             version: version.version,
+            state: state(version.version),
             at_ms: version.at_ms,
             by: version.by.into(),
             job_file: serde_json::from_str(&version.job_file).unwrap_or_default(),
@@ -86,11 +96,13 @@ impl Tabular for FederatedVersionView {
     const PLURAL: &'static str = "versions";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["VERSION", "CHANGED", "BY"], Vec::new())
+        (vec!["VERSION", "STATE", "CHANGED", "BY"], Vec::new())
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        (vec![self.version.to_string(), time(self.at_ms), self.by.to_string()], Vec::new())
+        let state = if self.state.is_empty() { "-" } else { self.state };
+        let cells = vec![self.version.to_string(), state.to_owned(), time(self.at_ms), self.by.to_string()];
+        (cells, Vec::new())
     }
 }
 
@@ -113,7 +125,15 @@ mod tests {
             version(2, file(3, "b", r#"["alpha"]"#)),
             version(1, file(3, "a", r#"["alpha"]"#)),
         ];
-        let views = FederatedVersionView::all(history, "ann");
+        let release = v1::FederatedRelease {
+            version: 3,
+            from: 2,
+            phase: v1::ReleasePhase::Reverted.into(),
+            ..v1::FederatedRelease::default()
+        };
+        let views = FederatedVersionView::all(history, "ann", Some(&FederatedReleaseView::from(release)));
+        let states: Vec<&str> = views.iter().map(|view| view.state).collect();
+        assert_eq!(states, ["taken back", "in force", ""]);
         let paths = |view: &FederatedVersionView| {
             view.changes.as_ref().map(|all| all.iter().map(|one| one.path.to_string()).collect::<Vec<_>>())
         };

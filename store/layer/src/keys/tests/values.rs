@@ -161,6 +161,7 @@ fn federated_part() -> FederatedPart {
         problem: Some(PartProblem { since_ms: 12, message: "refused".to_owned() }),
         failed_over_ms: Some(14),
         own: Some(5),
+        admitted_version: 3,
     }
 }
 

@@ -49,6 +49,10 @@ pub struct FederatedPart {
     /// Its tasks that do not replace those of a cell that was failed over; absent: all.
     #[n(11)]
     pub own: Option<u32>,
+    /// The version that the cell has admitted last; 0: none that is known.
+    #[n(12)]
+    #[cbor(default)]
+    pub admitted_version: u64,
 }
 
 /// A job of a cell, as the cell admitted it for the federation.
@@ -130,6 +134,7 @@ impl FederatedPart {
             problem: None,
             failed_over_ms: None,
             own: None,
+            admitted_version: 0,
         }
     }
 
@@ -178,10 +183,20 @@ pub struct FoundJob {
     /// The federated job that it is a part of, by its label; absent: it is a job of the cell alone.
     pub owner: Option<FederatedJobId>,
     pub count: u32,
-    /// Whether its own rollout has taken the version back that it had.
-    pub is_taken_back: bool,
+    pub fate: VersionFate,
     /// Whether it has ended by itself.
     pub is_finished: bool,
+}
+
+/// What has become of the version that a cell has admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionFate {
+    /// Its tasks have it, or get it.
+    Stands,
+    /// The cell's own rollout has stopped.
+    Failed,
+    /// The cell's own rollout has gone back to the version before.
+    TakenBack,
 }
 
 /// What to tell a cell of its part.
@@ -191,6 +206,9 @@ pub enum PartStep {
     Rest,
     /// Submit the job, in place of this one; absent: the cell must have none.
     Submit { expected: Option<FoundJob> },
+    /// Only change the number of tasks of this job: its version has failed in the cell, and a submission would begin it
+    /// again.
+    Scale { expected: FoundJob },
     /// Stop the job of this id.
     Stop { id: String },
     /// The name belongs to a job of the cell's own. Its owner decides.
@@ -226,11 +244,13 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
     }
     // Somebody has changed it in the cell: what the federation has promised holds. A version that the cell has taken
     // back is no such change: the release of the job decides.
-    let is_known = part.admitted.as_ref() == Some(&found.job) || found.is_taken_back;
+    let is_known = part.admitted.as_ref() == Some(&found.job) || found.fate == VersionFate::TakenBack;
     if part.is_arrived() && is_known && found.count == part.count {
         return PartStep::Rest;
     }
-    PartStep::Submit { expected: Some(found.clone()) }
+    let expected = found.clone();
+    let is_lost = is_known && found.fate != VersionFate::Stands && part.admitted_version == part.version;
+    if is_lost { PartStep::Scale { expected } } else { PartStep::Submit { expected: Some(expected) } }
 }
 
 /// Whether all tasks of a job have ended by themselves, as batch work does: each cell that has some says so, and none

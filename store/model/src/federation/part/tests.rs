@@ -33,7 +33,8 @@ fn job(count: u32, version: u64) -> FederatedJobRow {
 
 fn found(owner: Option<FederatedJobId>, changed_revision: u64, count: u32) -> FoundJob {
     let job = AdmittedJob { id: "j1".to_owned(), changed_revision };
-    FoundJob { job, revision: changed_revision, owner, count, is_taken_back: false, is_finished: false }
+    let fate = VersionFate::Stands;
+    FoundJob { job, revision: changed_revision, owner, count, fate, is_finished: false }
 }
 
 /// A cell that has taken so many tasks, and runs so many healthy ones.
@@ -42,6 +43,7 @@ fn part(cell: &str, count: u32, healthy: u32) -> FederatedPart {
     part.promise(count, count, 1, 5);
     part.arrived = part.promise;
     part.admitted = Some(found(Some(JOB), 3, count).job);
+    part.admitted_version = 1;
     part.seen = Some(PartSeen { at_ms: 9, running: healthy, healthy, ..PartSeen::default() });
     part
 }
@@ -58,10 +60,6 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
     let other = found(Some(JOB), 4, 9);
     assert_eq!(part_step(JOB, &promised, Some(&other)), PartStep::Submit { expected: Some(other.clone()) });
     assert_eq!(part_step(JOB, &promised, None), PartStep::Submit { expected: None });
-    // Its own rollout has taken the version back: the release decides, and the count still holds.
-    let back = |count| FoundJob { is_taken_back: true, ..found(Some(JOB), 4, count) };
-    assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Rest);
-    assert!(matches!(part_step(JOB, &promised, Some(&back(9))), PartStep::Submit { .. }));
     // The answer was lost: it is reported again.
     promised.promise(5, 5, 1, 6);
     let before = found(Some(JOB), 3, 3);
@@ -72,6 +70,26 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
     promised.promise(0, 0, 1, 7);
     assert_eq!(part_step(JOB, &promised, Some(&before)), PartStep::Stop { id: "j1".to_owned() });
     assert_eq!(part_step(JOB, &promised, None), PartStep::Rest);
+}
+
+/// A submission of the same version would begin it again, and the release of the job decides that.
+#[test]
+fn the_count_of_a_version_that_failed_is_brought_without_the_version() {
+    let mut promised = part("a", 3, 3);
+    let back = |count| FoundJob { fate: VersionFate::TakenBack, ..found(Some(JOB), 4, count) };
+    let stopped = |revision| FoundJob { fate: VersionFate::Failed, ..found(Some(JOB), revision, 3) };
+    assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Rest);
+    assert_eq!(part_step(JOB, &promised, Some(&back(9))), PartStep::Scale { expected: back(9) });
+    assert_eq!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Rest);
+    // Somebody has changed it in the cell, and that has failed.
+    assert!(matches!(part_step(JOB, &promised, Some(&stopped(4))), PartStep::Submit { .. }));
+    promised.promise(5, 5, 1, 6);
+    assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Scale { expected: back(3) });
+    assert_eq!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Scale { expected: stopped(3) });
+    // The release brings another version, or goes back.
+    promised.promise(5, 5, 2, 7);
+    assert!(matches!(part_step(JOB, &promised, Some(&back(3))), PartStep::Submit { .. }));
+    assert!(matches!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Submit { .. }));
 }
 
 #[test]

@@ -99,8 +99,6 @@ pub enum ReleaseRefusal {
     NotNewer { version: u64, latest: u64 },
     #[error("the release of version {version} is {phase}; accepted: one that is rolling")]
     NotRolling { version: u64, phase: ReleasePhase },
-    #[error("the release of version {version} is not paused; accepted: one that is")]
-    NotPaused { version: u64 },
     #[error("stage {stage}; accepted: stage {current}, which is under way")]
     OtherStage { stage: u32, current: u32 },
     #[error(
@@ -157,14 +155,12 @@ impl ReleaseState {
         Ok(())
     }
 
-    /// Goes on after [`ReleaseState::pause`].
+    /// Goes on after [`ReleaseState::pause`]. One that was not paused goes on as well.
     ///
     /// # Errors
-    /// It is not paused.
+    /// It is not rolling.
     pub fn resume(&mut self) -> Result<(), ReleaseRefusal> {
-        if !self.paused {
-            return Err(ReleaseRefusal::NotPaused { version: self.version });
-        }
+        self.rolling_check()?;
         self.paused = false;
         Ok(())
     }

@@ -253,7 +253,7 @@ fn a_person_stops_resumes_and_reverts() {
     assert_eq!(release.does(), "a person has paused it; it goes on when it is resumed");
     assert_eq!(release.decide().cells[0].reason, ReleaseReason::Paused);
     release.state.resume().unwrap();
-    assert_eq!(release.state.resume(), Err(ReleaseRefusal::NotPaused { version: 2 }));
+    release.state.resume().expect("one that was not paused goes on as well");
     assert_eq!(release.does(), "a=2");
     release.state.pause().unwrap();
     release.state.revert().unwrap();
