@@ -89,7 +89,7 @@ impl NodeServer {
             WatchedLease::Silent(seen) => Ok(seen),
             WatchedLease::Beats => {
                 let text = format!(
-                    "the agent of node {name} was heard of from host {} just now: end it, wait some seconds, then repeat \
+                    "the agent of node {name} was heard of from host {} just now; end it, wait some seconds, and then: \
                      borough node remove {name}",
                     row.host
                 );

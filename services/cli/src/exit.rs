@@ -136,6 +136,12 @@ impl Failure {
         }
     }
 
+    /// Adds the command that lists what there is, if what was named is not there.
+    #[must_use]
+    pub(crate) fn with_list_hint(self, list: &str) -> Self {
+        if self.code == Code::NotFound { self.with_hint(list) } else { self }
+    }
+
     /// Adds further lines.
     #[must_use]
     pub fn with_details(self, details: Vec<String>) -> Self {

@@ -183,7 +183,7 @@ async fn a_node_that_is_gone_is_removed_and_comes_back_as_another() {
     let remove = async || cell.borough(&["node", "remove", "alpha-1", "--yes"]).await;
     remove().await.ended(4).warns("node alpha-1 takes tasks: borough node drain alpha-1");
     cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
-    remove().await.ended(4).warns("node alpha-1 still has tasks: borough node drain alpha-1 moves them");
+    remove().await.ended(4).warns("node alpha-1 still has tasks; to move them: borough node drain alpha-1");
     let before = cell.client().node_get("alpha-1").await.unwrap();
     cell.borough(&["node", "remove", "no-such-node", "-y"]).await.ended(3).warns("no-such-node");
 

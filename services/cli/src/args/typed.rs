@@ -157,6 +157,13 @@ impl TypedOptions {
         self.completed_where(text, |before| !before.ends_with(is_within_word) && !is_of_another(before))
     }
 
+    /// An error in which each command to run has the options. One that it speaks of, such as the verb that has no such
+    /// option, stays as it is.
+    pub(crate) fn completed_error(&self, text: &str) -> String {
+        let begins = |before: &str| BEGINS.iter().any(|begin| before.ends_with(begin));
+        self.completed_where(text, |before| begins(before) && !is_of_another(before))
+    }
+
     /// An answer in which each command of ours has the options. What others wrote, such as the command of a task, stays
     /// in its column.
     pub(crate) fn completed_answer(&self, text: &str) -> String {
@@ -308,6 +315,19 @@ mod tests {
         let of_another = "an administrator gives it: borough auth grant user/ann --allow run_jobs";
         assert_eq!(typed.completed(of_another), of_another);
         assert_eq!(typed.completed("no job \"borough job list\""), "no job \"borough job list\"");
+    }
+
+    #[test]
+    fn an_error_keeps_the_verb_that_it_speaks_of() {
+        let line = ["borough", "--dir", "d", "job", "list", "--fast"].map(OsString::from);
+        let typed = TypedOptions::of(&line);
+        for same in ["borough job list has no option --fast", "--dir stands before borough job list"] {
+            assert_eq!(typed.completed_error(same), same);
+        }
+        assert_eq!(
+            typed.completed_error("job a/b is stopped; to run it again: borough job run FILE"),
+            "job a/b is stopped; to run it again: borough --dir d job run FILE"
+        );
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl UsageError<'_> {
             return self.negative(&word);
         }
         if self.behind_verb().is_some() {
-            return format!("{} stands behind the verb: it is an option of {verb} only", named(&word));
+            return format!("{} stands before the verb that has it, {verb}", named(&word));
         }
         if word.starts_with('-') {
             return format!("{verb} has no option {}{}", named(&word), self.options_meant());

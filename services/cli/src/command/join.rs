@@ -37,7 +37,8 @@ pub(super) async fn run(
             list_or_watch(WatchedView::Unwatched, &list, none, printer, fetch).await
         }
         JoinTokenVerb::Revoke { node, identity: false } => {
-            client.join_token_revoke(node.as_str()).await?;
+            let revoked = client.join_token_revoke(node.as_str()).await;
+            revoked.map_err(|error| Failure::from(error).with_list_hint("borough node join-token list"))?;
             printer.remark(&format!("the join token of node {node} counts no more"));
             Ok(Code::Done)
         }
@@ -98,7 +99,8 @@ async fn identity_revoke(
 ) -> Result<Code, Failure> {
     let what = format!("end the identity of node {node}");
     confirm(global, client, Intent::forget(&what), printer)?;
-    client.node_identity_revoke(node.as_str()).await?;
+    let revoked = client.node_identity_revoke(node.as_str()).await;
+    revoked.map_err(|error| Failure::from(error).with_list_hint("borough node join-token list"))?;
     printer.remark(&format!("the identity of node {node} counts no more; its session ends within a minute"));
     Ok(Code::Done)
 }

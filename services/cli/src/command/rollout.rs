@@ -1,5 +1,7 @@
 //! Verbs on rollouts.
 
+use std::time::Duration;
+
 use borough_client::{Client, ClientError, JobRef, TaskFilter};
 use borough_proto::v1::order_rollout_request::Order;
 use borough_proto::v1::{
@@ -76,7 +78,7 @@ async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Resu
     let is_live = matches!(row.state(), JobState::Waiting | JobState::Running);
     // Once the job is over, its tasks are none of a rollout that was done before.
     if let Some(goal) = goal_of(&row).filter(|_| is_live || !is_done) {
-        wait(client, job, goal, None, printer).await?;
+        rolled_wait(client, job, goal, None, printer).await?;
     }
     status(client, job, printer).await
 }
@@ -110,10 +112,25 @@ async fn ordered_wait(
     if !limits.detach
         && let Some(goal) = goal_of(&row)
     {
-        wait(client, job, goal, limits.timeout, printer).await?;
+        rolled_wait(client, job, goal, limits.timeout, printer).await?;
         return status(client, job, printer).await;
     }
     show(client, job, &row, printer).await
+}
+
+/// Waits for a rollout. The answer is its state, so the last line of its progress is a remark.
+async fn rolled_wait(
+    client: &Client,
+    job: &JobRef,
+    goal: Goal,
+    limit: Option<Duration>,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let waited = wait(client, job, goal, limit, printer).await?;
+    if !printer.is_machine() {
+        printer.remark(&waited.text);
+    }
+    Ok(())
 }
 
 /// A refusal by the state of the rollout names the command that shows it.

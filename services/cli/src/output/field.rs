@@ -15,8 +15,7 @@ pub(crate) fn field_text(field: &FieldHelp) -> String {
         lines.extend(wrapped("", &head(&field.path, field)));
         lines.extend(wrapped("    ", &field.meaning));
     }
-    // What a refusal names as accepted may be the meaning once more.
-    if !field.accepted.is_empty() && !field.meaning.contains(&field.accepted) {
+    if !field.accepted.is_empty() {
         lines.extend(wrapped("    ", &format!("Accepted: {}", field.accepted)));
     }
     if let Some(example) = &field.example {

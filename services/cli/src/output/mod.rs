@@ -253,7 +253,7 @@ impl Printer {
             return;
         }
         // Further lines of one message are indented, so that none looks like one of ours.
-        let message = self.typed.completed(failure.message());
+        let message = self.typed.completed_error(failure.message());
         self.stderr_line(&format!("error: {}", message.replace('\n', "\n  ")));
         for detail in failure.details() {
             // What a task has written is indented, and stays as it is.

@@ -109,7 +109,11 @@ pub(crate) fn node_token(
 ) -> Result<Code, Failure> {
     files_private();
     let cell = global.cell.as_deref();
-    let cell = cell.ok_or_else(|| Failure::new(Code::Usage, "name the cell of the node with --cell"))?;
+    let unnamed = || {
+        Failure::new(Code::Usage, "name the cell of the node with --cell")
+            .with_hint("borough node token --help")
+    };
+    let cell = cell.ok_or_else(unnamed)?;
     let cell = Name::new(cell).map_err(|error| Failure::new(Code::Usage, format!("--cell {error}")))?;
     let name = match &arguments.node {
         Some(node) => format!("{cell}/{node}"),

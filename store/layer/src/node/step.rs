@@ -194,13 +194,13 @@ pub fn node_removable(row: &NodeRow, tasks: usize) -> StoreResult<()> {
     }
     Err(if lost {
         let reason = format!(
-            "node {name} is lost, and its tasks have not been given up yet: wait until borough node status {name} shows \
-             none"
+            "node {name} is lost, and its tasks have not been given up yet; wait until it has none: borough node status \
+             {name}"
         );
         StoreError::refused_with(RefusalRemedy::Wait, reason)
     } else {
         StoreError::refused(format!(
-            "node {name} still has tasks: borough node drain {name} moves them, and borough node status {name} shows them"
+            "node {name} still has tasks; to move them: borough node drain {name}; to see them: borough node status {name}"
         ))
     })
 }

@@ -189,7 +189,7 @@ async fn a_node_is_removed_only_when_empty_and_closed() {
     let task = TaskId { job: JobId(1), index: 0 };
     cell.run(async |tx| keys::write(&tx, &cell.space, &NodeTaskKey::of(node, task), &())).await.unwrap();
     let error = remove().await.unwrap_err();
-    assert!(error.to_string().contains("borough node drain n1 moves them"), "{error}");
+    assert!(error.to_string().contains("to move them: borough node drain n1"), "{error}");
     cell.run(async |tx| keys::clear(&tx, &cell.space, &NodeTaskKey::of(node, task))).await.unwrap();
     // A sign of life since the operator's gateway has looked.
     cell.beat(fence(node), 3).await.unwrap();

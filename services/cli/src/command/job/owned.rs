@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, JobRef};
+use borough_client::{Client, ClientError, JobRef};
 use borough_model::federation::FEDERATION_LABEL;
-use borough_proto::v1::Job;
+use borough_proto::v1::{GetFederatedJobResponse, Job};
 
 use crate::output::{Printer, federation_named, line_shown};
 
@@ -20,17 +20,28 @@ pub(super) enum PartChange {
     Version,
 }
 
-/// Says what becomes of it; nothing if no federation wants the job. One that has forgotten it leaves its labels.
+/// Says what becomes of it; nothing if no federation wants the job. One that has forgotten it, and one that the cell
+/// has left, leave their labels.
 pub(super) async fn owned_warn(client: &Client, job: &Job, change: PartChange, printer: &Printer) {
     let Some(remark) = owned_remark(job, change) else { return };
     let home = job.labels.get(FEDERATION_LABEL).map_or("", String::as_str);
     let (home, name) = (client.with_cell(home), JobRef::new(job.user.as_str(), job.name.as_str()));
-    let is_forgotten = matches!(
-        tokio::time::timeout(HOME_WAIT, home.federated_get(&name)).await,
-        Ok(Err(error)) if error.code() == Some(tonic::Code::NotFound) && error.to_string().contains("federated job")
-    );
-    if !is_forgotten {
+    let asked = tokio::time::timeout(HOME_WAIT, home.federated_get(&name)).await;
+    if !asked.is_ok_and(|answer| is_given_up(answer, client.cell())) {
         printer.remark(&remark);
+    }
+}
+
+/// Whether the home has said that it wants nothing of the job in this cell.
+fn is_given_up(answer: Result<GetFederatedJobResponse, ClientError>, cell: &str) -> bool {
+    match answer {
+        Ok(answer) => {
+            let parts = answer.job.unwrap_or_default().parts;
+            !parts.iter().any(|part| part.cell == cell)
+        }
+        Err(error) => {
+            error.code() == Some(tonic::Code::NotFound) && error.to_string().contains("federated job")
+        }
     }
 }
 
@@ -62,7 +73,21 @@ fn owned_remark(job: &Job, change: PartChange) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use borough_proto::v1::{FederatedJob, FederatedPart};
+
     use super::*;
+
+    #[test]
+    fn a_cell_that_has_left_hears_nothing_of_its_federation() {
+        let part = FederatedPart { cell: "alpha".to_owned(), ..FederatedPart::default() };
+        let job = FederatedJob { parts: vec![part], ..FederatedJob::default() };
+        let of = |cell: &str| {
+            let answer =
+                GetFederatedJobResponse { job: Some(job.clone()), ..GetFederatedJobResponse::default() };
+            is_given_up(Ok(answer), cell)
+        };
+        assert_eq!((of("alpha"), of("beta")), (false, true));
+    }
 
     #[test]
     fn who_changes_a_part_of_a_federated_job_hears_what_becomes_of_it() {

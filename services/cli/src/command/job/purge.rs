@@ -7,6 +7,7 @@ use borough_proto::v1::{Job, JobState};
 
 use super::bulk::{ChosenJobs, FitJobs};
 use super::owned::{PartChange, owned_warn};
+use super::run::over_hinted;
 use crate::args::{Global, PurgeArguments};
 use crate::command::bulk::{BulkChange, BulkHarm, BulkOutcome, confirm_all};
 use crate::command::confirm::{Intent, Unattended, confirm};
@@ -142,7 +143,8 @@ pub(super) async fn label(
         let before = client.job_get(job).await?.job.unwrap_or_default();
         labels_absent(&job.to_string(), &change.remove, before.labels.keys(), printer);
     }
-    let labelled = client.job_label(job, change).await?.job.unwrap_or_default();
+    let labelled = client.job_label(job, change).await.map_err(|error| over_hinted(error.into()))?;
+    let labelled = labelled.job.unwrap_or_default();
     owned_warn(client, &labelled, PartChange::Labels, printer).await;
     let text = |job: &JobView, _: &_| labels_text(&format!("{}/{}", job.user, job.name), &job.labels);
     printer.one(&JobView::from(labelled), text)?;

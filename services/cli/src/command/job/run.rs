@@ -286,8 +286,8 @@ async fn endpoints(client: &Client, waited: &Waited) -> Result<Vec<EndpointView>
     Ok(endpoints.into_iter().map(EndpointView::from).collect())
 }
 
-/// A job that is over is not scaled: the hint has what runs it again.
-fn over_hinted(failure: Failure) -> Failure {
+/// A job that is over is not changed: the hint has what runs it again.
+pub(super) fn over_hinted(failure: Failure) -> Failure {
     let is_over =
         [": the job is over", ": the job is stopping"].iter().any(|text| failure.message().contains(text));
     if failure.code() != Code::Refused || !is_over || failure.hint().is_some() {

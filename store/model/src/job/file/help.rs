@@ -20,7 +20,7 @@ pub struct FieldHelp {
     /// The type of its values, with the unit and the bounds.
     pub kind: String,
     pub meaning: String,
-    /// The accepted values, if the type does not say it all; else empty.
+    /// The accepted values, if type and meaning do not say it all; else empty.
     pub accepted: String,
     /// What its absence means; empty if a file must have it.
     pub default: String,
@@ -168,10 +168,13 @@ fn info_help(outer: &str, field: &'static FieldInfo) -> FieldHelp {
         Some(inner) => infos_help(&path, inner),
         None => properties_help(&path, &schema),
     };
+    let (meaning, accepted) = (plain(field.meaning), plain(field.value));
+    // What a refusal names as accepted may be the meaning once more.
+    let says_more = field.says_more() && !meaning.contains(&accepted);
     FieldHelp {
         kind: kind_text(&schema),
-        meaning: plain(field.meaning),
-        accepted: if field.says_more() { plain(field.value) } else { String::new() },
+        accepted: if says_more { accepted } else { String::new() },
+        meaning,
         default: if field.required { String::new() } else { plain(field.default) },
         required: field.required,
         example: field.example.map(|example| example()),
