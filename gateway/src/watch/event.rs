@@ -2,9 +2,10 @@
 
 use borough_model::federation::{FederatedJobRow, FederatedState};
 use borough_model::job::{JobOutcome, JobState, Rollout, RolloutState};
-use borough_model::journal::ValueChange;
+use borough_model::journal::{JobName, ValueChange};
 use borough_model::member::MemberRow;
 use borough_model::merged::MergedServiceRow;
+use borough_model::node::NodeRow;
 use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
@@ -55,10 +56,12 @@ pub(super) fn sentence(
 ) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
+        // What nobody uses has gone.
+        Delta::Job { .. } if action == "job_versions_forget" => return None,
         Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row, action)),
         Delta::JobRemoved { job, name } => {
-            let name =
-                name.as_ref().map_or_else(|| job.to_string(), |name| format!("{}/{}", name.user, name.job));
+            let named = |name: &JobName| format!("{}/{}", name.user, name.job);
+            let name = name.as_ref().map_or_else(|| job.to_string(), named);
             (format!("job {name}"), "forgotten".to_owned())
         }
         Delta::Task { row } => {
@@ -66,16 +69,7 @@ pub(super) fn sentence(
             let text = task_text(row, &node) + &evicted_text(state, names, row) + retry_text(action);
             (task_subject(state, names, row), text)
         }
-        Delta::Node { row } => {
-            let mut text = format!("{:?}", row.state).to_lowercase();
-            if !row.schedulable {
-                text.push_str(if row.draining { ", draining" } else { ", cordoned" });
-            }
-            for taint in &row.taints {
-                text.push_str(&format!(", tainted {taint}"));
-            }
-            (format!("node {}", row.name), text)
-        }
+        Delta::Node { row } => (format!("node {}", row.name), node_text(row)),
         Delta::NodeRemoved { node, name } => {
             (format!("node {}", removed_name(*node, name.as_ref())), "removed".to_owned())
         }
@@ -116,6 +110,17 @@ pub(super) fn sentence(
         }
     };
     Some(Sentence { subject, text })
+}
+
+fn node_text(row: &NodeRow) -> String {
+    let mut text = format!("{:?}", row.state).to_lowercase();
+    if !row.schedulable {
+        text.push_str(if row.draining { ", draining" } else { ", cordoned" });
+    }
+    for taint in &row.taints {
+        text.push_str(&format!(", tainted {taint}"));
+    }
+    text
 }
 
 /// Who has made an entry, for people: an agent by the name of its node, `node/alpha-1`.

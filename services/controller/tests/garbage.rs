@@ -2,17 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_kv::env::{Clock, SeededRng};
-use borough_model::job::{After, AfterCondition, JobKind};
+use borough_model::job::{After, AfterCondition, JobKind, VERSIONS_KEPT_MAX};
 use borough_model::{Delta, JobId, Name, RequestId};
 use borough_store::cell::CellMeta;
 use borough_store::check::{CheckMode, cell_check};
-use borough_store::job::{job_get, job_stop, job_submit, job_tasks_gone};
+use borough_store::job::{job_get, job_history, job_labels_set, job_stop, job_submit, job_tasks_gone};
 use borough_store::mirror::MirrorFollower;
 use borough_store::request::{RequestBegun, request_begin, request_finish};
 use borough_testkit::{MemoryStore, OpenCell, Role, VirtualClock, cell_time, change, job_spec, metrics_text};
@@ -175,5 +175,40 @@ async fn an_ended_job_stays_while_another_one_waits_for_it() {
     });
     stopped.await.unwrap();
     world.jobs_until(|jobs| jobs == 0).await;
+    world.end().await;
+}
+
+/// A job that gets labels for years does not grow for ever: the store keeps its newest versions.
+#[tokio::test(start_paused = true)]
+async fn old_versions_of_a_job_are_forgotten() {
+    let world = GarbageWorld::new(&CellMeta::default(), 2).await;
+    let (spec, at_ms) = (job_spec("ada", "web", JobKind::Service), world.clock.wall_ms());
+    let submitted = world.cell.change(change(1, "job_submit", at_ms), async |tx, changes| {
+        job_submit(tx, changes, &spec, JobId(1)).await
+    });
+    submitted.await.unwrap();
+    let kept = async || {
+        let (user, name) = (&spec.user, &spec.name);
+        let history = world.cell.read(async |tx, space| job_history(tx, space, user, name, 10).await);
+        history.await.unwrap().into_iter().map(|known| known.version).collect::<Vec<_>>()
+    };
+    for number in 1..100_u128 {
+        let label = BTreeMap::from([("release".to_owned(), number.to_string())]);
+        let labelled = world.cell.change(change(number + 1, "job_label", at_ms), async |tx, changes| {
+            job_labels_set(tx, changes, JobId(1), &label, &BTreeSet::new()).await
+        });
+        labelled.await.unwrap();
+        if number % 10 == 0 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert!(kept().await.len() <= VERSIONS_KEPT_MAX, "after {number}: {:?}", kept().await);
+        }
+    }
+    let (newest, versions) = ((81..=100).rev().collect::<Vec<u32>>(), kept().await);
+    assert!(versions.starts_with(&newest), "{versions:?}");
+    let text = metrics_text(|registry| world.garbage.register(registry));
+    let gone = 100 - versions.len();
+    let line =
+        format!("borough_garbage_removed_total{{cell=\"{}\",kind=\"versions\"}} {gone}", world.cell.space);
+    assert!(text.contains(&line), "{line} in {text}");
     world.end().await;
 }

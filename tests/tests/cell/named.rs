@@ -1,6 +1,7 @@
 //! What a person names: a task in place of a job, a job that is not there, a list without rows, and a single task.
 
-use borough_tests::{TestCell, options, until};
+use borough_client::LabelChange;
+use borough_tests::{TestCell, is_running, options, until};
 
 const JOB: &str = "name: web\ncount: 2\nlabels: {team: shop}\ntask: {command: [sleep, '600'], ports: [http], \
     resources: {cpu: 10m, memory: 4MiB}, grace: 100ms}\n";
@@ -204,6 +205,44 @@ async fn a_change_is_shown_in_the_words_of_the_job_file() {
     cell.borough(&["job", "run", &file(&first.stdout)]).await.ended(0).warns("no change");
     let none = cell.borough(&["job", "history", "web", "--version", "9"]).await.ended(3);
     none.warns("job tester/web has no version 9; accepted: ");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// A job that gets other labels all the time keeps its newest versions, and those that its tasks run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn old_versions_of_a_job_go_and_its_tasks_run_on() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", JOB).await;
+    let (client, web) = (cell.client(), cell.job("web"));
+    for number in 0..60 {
+        let set = [("release".to_owned(), number.to_string())].into();
+        client.job_label(&web, LabelChange { set, remove: Vec::new() }).await.unwrap();
+    }
+    let kept = until("old versions are gone", || async {
+        let history = cell.borough(&["job", "history", "web", "-o", "json"]).await.ended(0).json();
+        let versions = history.as_array().unwrap().iter().map(|version| version["version"].as_u64().unwrap());
+        Some(versions.collect::<Vec<u64>>()).filter(|versions| versions.len() <= 40)
+    })
+    .await;
+    assert_eq!(kept.last(), Some(&1), "its tasks run it");
+    assert!(kept.starts_with(&(42..=61).rev().collect::<Vec<u64>>()), "{kept:?}");
+    let gone = cell.borough(&["job", "history", "web", "--version", "3"]).await.ended(3);
+    gone.warns("job tester/web has no version 3; accepted: ");
+    let events = cell.borough(&["event", "list", "--limit", "1000"]).await.ended(0);
+    assert_eq!(
+        events.stdout.matches("labels: release").count(),
+        60,
+        "one for each change: {}",
+        events.stdout
+    );
+    cell.borough(&["task", "restart", "web/0"]).await.ended(0);
+    until("one task has the newest version", || async {
+        let tasks = cell.tasks("web").await;
+        let versions: Vec<u32> = tasks.iter().map(|task| task.spec_version).collect();
+        (versions == [61, 1] && tasks.iter().all(is_running)).then_some(())
+    })
+    .await;
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }

@@ -1,7 +1,7 @@
 //! Removes ended jobs and answers of requests, beside every other process that does the same.
 
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
 use borough_model::JobId;
+use borough_model::job::GoneVersions;
 use borough_store::cell::{CellMeta, cell_meta_read};
-use borough_store::job::{JobsRemoved, jobs_remove};
+use borough_store::job::{JobsRemoved, job_versions_forget, jobs_remove};
 use borough_store::journal::{Change, ChangeSet, Cursor};
 use borough_store::mirror::{EndedJobs, MirrorHandle};
 use borough_store::request::{request_expire, request_id_random, request_oldest};
@@ -35,6 +36,12 @@ const IDLE: Duration = Duration::from_secs(1);
 const FAILED: Duration = Duration::from_secs(2);
 /// How long a job rests whose tasks were not all dead.
 const LEFT: Duration = Duration::from_secs(10);
+/// Jobs of which a pass forgets old versions.
+const VERSIONS_JOBS_MAX: usize = 64;
+/// Tasks that are looked at under one lock of the mirror.
+const TASKS_AT_ONCE: usize = 1_000;
+/// How long a job rests of which too few versions could go: its tasks still use the others, or it changes all the time.
+const VERSIONS_LEFT: Duration = Duration::from_secs(60);
 /// How long a pass waits until the mirror shows what it has removed.
 const ECHO_WAIT: Duration = Duration::from_secs(5);
 /// Behind by more than this, a collector begins anywhere in the time that is due. Others begin elsewhere.
@@ -50,9 +57,20 @@ struct PartDone {
     shown: Option<Cursor>,
 }
 
+/// The versions of a job's spec that may go.
+struct VersionsDue {
+    job: JobId,
+    /// The job's revision: once it has another one, others may be in use.
+    revision: u64,
+    gone: GoneVersions,
+    known: BTreeSet<u32>,
+}
+
 /// What one pass leaves for the next.
 #[derive(Default)]
 struct PassMemory {
+    /// Jobs with many versions of which too few can go, and until when they rest, in monotonic time.
+    versions_left: BTreeMap<JobId, Duration>,
     /// Jobs whose tasks were not all dead, and until when they rest, in monotonic time.
     left: BTreeMap<JobId, Duration>,
     awaited: AwaitedJobs,
@@ -98,8 +116,76 @@ impl GarbageCollector {
         let meta = meta.await?;
         let now = self.clock.monotonic();
         memory.left.retain(|_, until| *until > now);
+        memory.versions_left.retain(|_, until| *until > now);
+        let versions = self.versions_pass(memory).await?;
         let (jobs, requests) = tokio::try_join!(self.jobs_pass(&meta, memory), self.requests_pass())?;
-        Ok(jobs.saturating_add(requests))
+        Ok(jobs.saturating_add(requests).saturating_add(versions))
+    }
+
+    /// Forgets old versions of specs. Returns how many.
+    async fn versions_pass(&self, memory: &mut PassMemory) -> StoreResult<usize> {
+        let left = &mut memory.versions_left;
+        let rests = |job: &JobId| left.contains_key(job);
+        let jobs: Vec<JobId> = self.mirror.read(|state| {
+            let many = state.jobs_with_many_versions().iter().filter(|job| !rests(job));
+            many.take(VERSIONS_JOBS_MAX).copied().collect()
+        });
+        let mut forgotten = 0_usize;
+        for job in jobs {
+            let of_job = match self.versions_due(job) {
+                Some(due) => self.versions_forget(&due).await?,
+                None => 0,
+            };
+            if of_job == 0 {
+                left.insert(job, self.clock.monotonic().saturating_add(VERSIONS_LEFT));
+            }
+            forgotten = forgotten.saturating_add(of_job);
+        }
+        self.metrics.removed(&self.space.to_string(), "versions", forgotten);
+        Ok(forgotten)
+    }
+
+    /// What may go of a job's versions; `None`: nothing, or too little. The rows of its tasks are read behind its own
+    /// one and in parts: until that changes, a task only leaves a version that the row does not need.
+    fn versions_due(&self, job: JobId) -> Option<VersionsDue> {
+        let (row, known) = self.mirror.read(|state| {
+            let known: BTreeSet<u32> = state.spec_versions(job).collect();
+            Some((Arc::clone(state.jobs().get(&job)?), known))
+        })?;
+        let (mut used, mut after) = (BTreeSet::new(), None);
+        loop {
+            let last = self.mirror.read(|state| {
+                let part = state.job_tasks_behind(job, after).take(TASKS_AT_ONCE);
+                part.inspect(|task| used.extend(task.versions_used())).last().map(|task| task.id.index)
+            });
+            let Some(last) = last else { break };
+            after = Some(last);
+        }
+        let gone = GoneVersions::decide(&row, &known, &used)?;
+        Some(VersionsDue { job, revision: row.revision, gone, known })
+    }
+
+    /// Waits until the mirror shows it. Otherwise the next pass would look at the same job again.
+    async fn versions_forget(&self, due: &VersionsDue) -> StoreResult<usize> {
+        let VersionsDue { job, revision, gone, known } = due;
+        let (space, change) = (&self.space, &self.change("job_versions_forget"));
+        let run = self.db.run_committed("job_versions_forget", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let forgotten = job_versions_forget(&tx, &mut changes, *job, *revision, gone, known).await?;
+            let store_epoch = changes.store_epoch();
+            changes.append(&tx)?;
+            Ok::<_, StoreError>((forgotten, store_epoch))
+        });
+        let ((forgotten, store_epoch), committed) = match run.await {
+            // Another process has removed the job.
+            Err(StoreError::NotFound { .. }) => return Ok(0),
+            done => done?,
+        };
+        if let Some(stamp) = committed.stamp.filter(|_| forgotten > 0) {
+            let shown = self.mirror.wait_for(Cursor { store_epoch, stamp });
+            tokio::time::timeout(ECHO_WAIT, shown).await.unwrap_or(Ok(()))?;
+        }
+        Ok(forgotten)
     }
 
     /// Removes due jobs, several parts at once, from any part on, so that two processes are seldom at the same one.
@@ -108,7 +194,7 @@ impl GarbageCollector {
         let oldest_ms = self.mirror.read(|state| state.ended_jobs().oldest_ms());
         self.metrics.lag(&self.space.to_string(), "jobs", jobs_lag_ms(oldest_ms, meta, now_ms));
         let first = usize::try_from(self.rng.next_u64() % EndedJobs::PARTS as u64).unwrap_or(0);
-        let PassMemory { left, awaited } = memory;
+        let PassMemory { left, awaited, .. } = memory;
         let dues: Vec<Vec<JobId>> = self.mirror.read(|state| {
             // Only a job that is due makes the look worth while.
             let awaited = LazyCell::new(|| awaited.of(state));

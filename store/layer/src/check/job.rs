@@ -47,6 +47,12 @@ fn indexes_check(found: &mut Violations, rows: &CellRows) {
     }
     let specs = rows.specs.keys().map(|(job, version)| (format!("job_spec/{job}/{version}"), job));
     let gangs = rows.gangs.values().map(|gang| (format!("gang/{}", gang.id), &gang.job));
+    for (job, version) in rows.specs.keys() {
+        let gone = rows.jobs.get(job).and_then(JobRow::gone_versions);
+        found.require(gone.is_none_or(|gone| !gone.has(*version)), "job_spec_gone", || {
+            wrong(format!("job_spec/{job}/{version}"), "a spec", "nothing: its job says that it is gone")
+        });
+    }
     for (key, job) in specs.chain(gangs) {
         found.require(rows.jobs.contains_key(job), "job_known", || {
             wrong(key, "a row", format!("nothing: there is no job {job}"))

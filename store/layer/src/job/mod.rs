@@ -26,6 +26,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod update;
+mod versions;
 
 pub use admit::{JobAdmission, jobs_admit};
 pub(crate) use again::{rollout_again, tasks_revive};
@@ -42,3 +43,4 @@ pub(crate) use read::job_specs_held;
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
 pub(crate) use update::{rows_charged, spec_update, surge_begin_if_room};
+pub use versions::job_versions_forget;

@@ -2,6 +2,7 @@
 
 mod large;
 mod together;
+mod versions;
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
 //! The specs of jobs in a mirror. It keeps them as stored bytes, because few are read again and a decoded one takes
 //! several times as much. Specs that differ only in the job's name are kept once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::{JobId, JobSpec, Name};
+use borough_model::job::VERSIONS_KEPT_MAX;
+use borough_model::{JobId, JobRow, JobSpec, Name};
 use parking_lot::Mutex;
 
 /// Decoded specs that are kept: about as many as one page of the journal concerns.
@@ -37,6 +38,8 @@ impl StoredSpec {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MirrorSpecs {
     versions: BTreeMap<SpecVersion, Arc<[u8]>>,
+    /// The jobs with more versions than are kept for ever.
+    many: BTreeSet<JobId>,
     /// The distinct bytes, with the number of versions that have them.
     users: BTreeMap<Arc<[u8]>, u32>,
     decoded: DecodedSpecs,
@@ -64,6 +67,45 @@ impl MirrorSpecs {
         if let Some(before) = self.versions.insert((job, version), bytes) {
             self.unused(&before);
         }
+        // Without a high number it has few.
+        if usize::try_from(version).unwrap_or(usize::MAX) > VERSIONS_KEPT_MAX {
+            self.many_follow(job);
+        }
+    }
+
+    fn many_follow(&mut self, job: JobId) {
+        if self.versions_of(job).nth(VERSIONS_KEPT_MAX).is_some() {
+            self.many.insert(job);
+        } else {
+            self.many.remove(&job);
+        }
+    }
+
+    /// The versions of a job, ascending.
+    pub(super) fn versions_of(&self, job: JobId) -> impl Iterator<Item = u32> {
+        self.versions.range((job, 0)..=(job, u32::MAX)).map(|((_, version), _)| *version)
+    }
+
+    /// The jobs with more versions than [`VERSIONS_KEPT_MAX`].
+    pub(super) fn many(&self) -> &BTreeSet<JobId> {
+        &self.many
+    }
+
+    /// Removes the versions of a job that are gone by its row.
+    pub(super) fn forget_gone(&mut self, row: &JobRow) {
+        let Some(gone) = row.gone_versions() else { return };
+        let job = row.id;
+        let versions = self.versions_of(job).take_while(|version| *version < gone.below);
+        let versions: Vec<u32> = versions.filter(|version| gone.has(*version)).collect();
+        if versions.is_empty() {
+            return;
+        }
+        for version in versions {
+            if let Some(bytes) = self.versions.remove(&(job, version)) {
+                self.unused(&bytes);
+            }
+        }
+        self.many_follow(job);
     }
 
     /// Returns true if it has the version.
@@ -79,6 +121,7 @@ impl MirrorSpecs {
                 self.unused(&bytes);
             }
         }
+        self.many.remove(&job);
     }
 
     fn unused(&mut self, bytes: &Arc<[u8]>) {

@@ -207,6 +207,16 @@ impl MirrorState {
         self.specs.get(job, version, &self.jobs.get(&job)?.name)
     }
 
+    /// The versions of a job's spec, ascending.
+    pub fn spec_versions(&self, job: JobId) -> impl Iterator<Item = u32> {
+        self.specs.versions_of(job)
+    }
+
+    /// The jobs with so many versions of their specs that old ones may be forgotten.
+    pub fn jobs_with_many_versions(&self) -> &BTreeSet<JobId> {
+        self.specs.many()
+    }
+
     /// The spec in force of a job.
     pub fn spec_of(&self, job: &JobRow) -> Option<Arc<JobSpec>> {
         self.specs.get(job.id, job.spec_version, &job.name)
@@ -390,6 +400,8 @@ impl MirrorState {
             self.job_names.insert((row.user.clone(), row.name.clone()), row.id);
         }
         self.job_row_put(row);
+        // Also by a row that a listing has overtaken: it may have brought back a version meanwhile.
+        self.specs.forget_gone(row);
     }
 
     /// Records that a row of a job comes with other labels than the row before it.

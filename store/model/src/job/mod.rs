@@ -7,6 +7,7 @@ mod diff;
 mod effective;
 pub mod file;
 mod gang;
+mod gone;
 mod helper;
 mod identity;
 mod machine;
@@ -35,6 +36,7 @@ pub use diff::{
     spec_value,
 };
 pub use gang::{GangSpec, GangTopology, Role};
+pub use gone::{GoneVersions, VERSIONS_KEPT_MAX};
 pub use helper::{
     AFTER_DEADLINE_MS, BEFORE_DEADLINE_MS, DEADLINES_MS, HELPERS_MAX, HelperPhase, HelperSpec,
     helper_of_failure, resources_with_helpers,

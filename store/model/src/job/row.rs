@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{DaemonCounts, JobAlloc, Rollout, RolloutState};
+use super::{DaemonCounts, GoneVersions, JobAlloc, Rollout, RolloutState};
 use crate::id::{JobId, Name, RequestId};
 
 /// The present state of a job. Placements guard on its gate, which is a key of its own. Only a change that can make a
@@ -108,6 +108,10 @@ pub struct JobChanges {
     #[n(3)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled: Option<ScaleOrigin>,
+    /// Versions of the spec that are kept no more; absent: all are.
+    #[n(4)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<GoneVersions>,
 }
 
 /// What a request has changed the count and the priority from.
@@ -161,9 +165,9 @@ impl JobRow {
         if !is_new_version && !is_scaled {
             return;
         }
-        let (mut versions, mut scaled) = match self.changes.take() {
-            Some(changes) => (changes.versions, changes.scaled),
-            None => (Vec::new(), None),
+        let (mut versions, mut scaled, gone) = match self.changes.take() {
+            Some(changes) => (changes.versions, changes.scaled, changes.gone),
+            None => (Vec::new(), None, None),
         };
         // One request may change the size first, and then the spec.
         let of_request = scaled.filter(|scaled| scaled.request == self.request);
@@ -176,7 +180,19 @@ impl JobRow {
             versions.push(VersionOrigin { version, revision, at_ms, by: by.to_owned(), before: size });
             versions.drain(..versions.len().saturating_sub(ORIGINS_MAX));
         }
-        self.changes = Some(Box::new(JobChanges { revision, by: by.to_owned(), versions, scaled }));
+        self.changes = Some(Box::new(JobChanges { revision, by: by.to_owned(), versions, scaled, gone }));
+    }
+
+    /// The versions of its spec that are kept no more.
+    pub fn gone_versions(&self) -> Option<&GoneVersions> {
+        self.changes.as_deref()?.gone.as_ref()
+    }
+
+    /// The row after more versions have gone. It is no change of the job. `None`: of this job no changes are recorded.
+    pub fn with_gone(&self, gone: GoneVersions) -> Option<Self> {
+        let changes = JobChanges { gone: Some(gone), ..self.changes.as_deref()?.clone() };
+        let revision = self.revision.saturating_add(1);
+        Some(Self { revision, changes: Some(Box::new(changes)), ..self.clone() })
     }
 
     /// Returns true if a change that was made for `revision` may still be made: nobody has changed the spec, the count

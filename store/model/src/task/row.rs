@@ -181,6 +181,12 @@ impl TaskRow {
         self.state == TaskState::Running && self.health == Health::Healthy
     }
 
+    /// The versions of its job's spec that it names: that of its attempt, of its failures, and of a resize.
+    pub fn versions_used(&self) -> impl Iterator<Item = u32> {
+        let of_resize = self.resize.iter().map(|resize| resize.version);
+        [self.spec_version, self.failing_version()].into_iter().chain(of_resize)
+    }
+
     /// The spec version of the first of its failures in a row.
     pub fn failing_version(&self) -> u32 {
         self.failing_since.map_or(self.spec_version, NonZeroU32::get)

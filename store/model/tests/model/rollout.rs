@@ -1,9 +1,9 @@
 //! Rollouts: what they replace and when, over random changes of tasks.
 
 use borough_model::job::{
-    JobChanges, JobEvent, JobKind, JobMoves, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure,
-    RolloutRefused, RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin, WantedSize, job_new,
-    job_transition, stable_versions,
+    GoneVersions, JobChanges, JobEvent, JobKind, JobMoves, JobRow, JobSpec, OnFailure, Rollout,
+    RolloutFailure, RolloutRefused, RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin,
+    WantedSize, job_new, job_transition, stable_versions,
 };
 use borough_model::rollout::{
     AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
@@ -47,7 +47,8 @@ pub(crate) fn changes_full() -> JobChanges {
     let before = WantedSize { count: 3, priority: 200 };
     let versions = vec![VersionOrigin { version: 1, revision: 1, at_ms, by, before: Some(before) }];
     let scaled = Some(ScaleOrigin { request: RequestId(9), before });
-    JobChanges { revision: 3, by: "user/ada".to_owned(), versions, scaled }
+    let gone = Some(GoneVersions { below: 9, kept: vec![2, 7] });
+    JobChanges { revision: 3, by: "user/ada".to_owned(), versions, scaled, gone }
 }
 
 /// What moves leave in a row, with every field.

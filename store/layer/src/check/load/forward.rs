@@ -84,6 +84,11 @@ fn job_put(rows: &mut CellRows, row: Arc<JobRow>, spec: Option<Box<borough_model
             rows.past.insert((row.user.clone(), row.name.clone(), before.submitted_ms, before.id));
         }
     }
+    if let Some(gone) = row.gone_versions() {
+        let versions = rows.specs.range((row.id, 0)..(row.id, gone.below)).map(|((_, version), _)| *version);
+        let forgotten: Vec<u32> = versions.filter(|version| gone.has(*version)).collect();
+        forgotten.iter().for_each(|version| drop(rows.specs.remove(&(row.id, *version))));
+    }
     rows.jobs.insert(row.id, Arc::unwrap_or_clone(row));
 }
 

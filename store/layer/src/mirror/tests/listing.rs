@@ -1,15 +1,20 @@
 //! A listing in chunks at different versions, then a replay: the state equals the store's.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::JobId;
+use borough_model::job::{GoneVersions, JobKind, JobSpec};
 use proptest::prelude::*;
 
 use super::workload::Workload;
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{Page, cell_list_chunked, journal_tail, journal_trim};
+use crate::job::{job_get, job_labels_set, job_submit, job_versions_forget};
+use crate::journal::{Listed, Page, cell_list_chunked, journal_tail, journal_trim};
 use crate::keys::{self, JournalKey, Prefix, RangeOptions};
 use crate::mirror::MirrorState;
 use crate::row::{Cursor, JournalPart};
 use crate::task::is_on_node;
-use crate::testing::TestCell;
+use crate::testing::{TestCell, change, name};
 
 async fn page(cell: &TestCell, after: Cursor, limit: usize) -> StoreResult<Page> {
     cell.run(async |tx| journal_tail(&tx, &cell.space, after, limit).await).await
@@ -173,4 +178,52 @@ async fn a_cell_with_a_journal_of_a_year_is_opened_without_reading_it() {
     assert!(damaged.await.unwrap() > 100);
     assert!(page(&cell, Cursor::start(1), 10).await.is_err(), "it cannot be read");
     same(&quiet(&cell).await, &state, 21);
+}
+
+/// A listing may read a version before it is forgotten, and an entry that made it is replayed behind it.
+#[tokio::test]
+async fn versions_that_are_forgotten_during_a_listing_are_in_no_mirror() {
+    let (cell, job) = (TestCell::new().await, JobId(1));
+    let command = vec!["true".to_owned()];
+    let spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, command);
+    let submitted =
+        cell.change(change(1, "job_submit"), async |tx, changes| job_submit(tx, changes, &spec, job).await);
+    submitted.await.unwrap();
+    for number in 1..60_u128 {
+        let label = BTreeMap::from([("release".to_owned(), number.to_string())]);
+        let labelled = cell.change(change(number + 1, "job_label"), async |tx, changes| {
+            job_labels_set(tx, changes, job, &label, &BTreeSet::new()).await
+        });
+        labelled.await.unwrap();
+    }
+    let forget = async || {
+        let row = cell.run(async |tx| job_get(&tx, &cell.space, job).await).await.unwrap();
+        let known: BTreeSet<u32> = (1..=60).collect();
+        let gone = GoneVersions::decide(&row, &known, &[7].into()).unwrap();
+        let forgotten = cell.change(change(99, "job_versions_forget"), async |tx, changes| {
+            job_versions_forget(tx, changes, job, row.revision, &gone, &known).await
+        });
+        assert_eq!(forgotten.await.unwrap(), 39);
+    };
+    let (mut state, mut specs) = (MirrorState::default(), 0_u32);
+    let from = cell_list_chunked(&cell.db, &cell.space, 1, |listed| {
+        specs += u32::from(matches!(listed, Listed::Spec { .. }));
+        state.list(listed);
+        if specs == 10 {
+            specs += 1;
+            std::thread::scope(|scope| scope.spawn(|| runtime().block_on(forget())).join()).unwrap();
+        }
+    });
+    let from = from.await.unwrap();
+    replay(&cell, &mut state, from, 5, 1).await.unwrap();
+    let expected = quiet(&cell).await;
+    let kept: Vec<u32> = [7].into_iter().chain(41..=60).collect();
+    assert_eq!(expected.spec_versions(job).collect::<Vec<_>>(), kept);
+    same(&state, &expected, 0);
+    assert!(state.jobs_with_many_versions().is_empty());
+    // All of it, from the very beginning.
+    let mut followed = MirrorState::default();
+    replay(&cell, &mut followed, Cursor::start(1), 7, 2).await.unwrap();
+    same(&followed, &expected, 0);
+    assert!(followed.jobs_with_many_versions().is_empty());
 }
