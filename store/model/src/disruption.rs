@@ -169,7 +169,8 @@ pub(crate) fn is_aside(task: &TaskRow, daemon_since_ms: Option<i64>) -> bool {
     match task.state {
         TaskState::Dead => !task.is_spared(),
         TaskState::Pending => daemon_since_ms.is_some_and(|since_ms| {
-            task.failures == 0 && (task.spec_version == 0 || task.changed_ms < since_ms)
+            let waits_since_ms = task.changed_ms.max(task.not_before_ms);
+            task.failures == 0 && (task.spec_version == 0 || waits_since_ms < since_ms)
         }),
         TaskState::Held
         | TaskState::Assigned

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use borough_model::job::{
-    JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, UpdateSpec, stable_versions,
+    JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, UpdateSpec, stable_versions,
 };
 use borough_model::rollout::{AttemptFit, REPLACED_MAX, RolloutRules, RolloutStep, RolloutView};
 use borough_model::task::machine::{TaskEvent, task_transition};
@@ -70,6 +70,24 @@ fn one_step_lets_so_many_tasks_be_tried_at_most() {
     assert_eq!(retried(step(&row, &spec, &tasks, NOW)).len(), REPLACED_MAX);
 }
 
+/// What was paused by an earlier version has room on its node, as far as anybody knows: it is waited for.
+#[test]
+fn a_daemon_whose_pause_is_over_is_none_without_room() {
+    let (row, mut spec) = job(1, UpdateSpec::default());
+    spec.kind = JobKind::Daemon;
+    let row = begun(&row);
+    let later = rollout_of(&row).begun_ms + 1_000;
+    let row = set(&row, Rollout { begun_ms: later, clock_ms: later, ..rollout_of(&row).clone() });
+    let before = paused(0, 1);
+    assert_eq!(retried(step(&row, &spec, std::slice::from_ref(&before), later + 1)), [0]);
+    let tried = task_transition(&before, &TaskEvent::FailuresForgotten, later + 1).unwrap().row;
+    let next = step(&row, &spec, std::slice::from_ref(&tried), later + 2);
+    assert!(matches!(next, RolloutStep::Wait { .. }), "{next:?}");
+    // One that has waited since before the rollout, without a failure, has no room.
+    let full = TaskRow { failures: 0, not_before_ms: 0, ..before };
+    assert_eq!(step(&row, &spec, &[full], later + 1), RolloutStep::Done { skipped: 0 });
+}
+
 /// Beside canaries, a task of the owner begins with the version that was rolled out.
 #[test]
 fn beside_canaries_only_the_pause_of_a_version_in_between_is_over() {
@@ -85,7 +103,9 @@ fn beside_canaries_only_the_pause_of_a_version_in_between_is_over() {
 fn failures_are_forgotten_in_every_state() {
     let forgotten = |row: &TaskRow| task_transition(row, &TaskEvent::FailuresForgotten, NOW + 5).unwrap();
     let after = forgotten(&paused(0, 1)).row;
-    assert_eq!((after.failures, after.not_before_ms, after.changed_ms), (0, 0, NOW), "its state is the same");
+    let waits = (after.failures, after.not_before_ms, after.changed_ms);
+    assert_eq!(waits, (0, NOW + 5, NOW), "it may begin now, and its state is the same");
+    assert!(!forgotten(&after).changed, "once is enough");
     let runs = TaskRow { failures: 2, ..running(0, 1, NOW) };
     assert_eq!((forgotten(&runs).row.failures, forgotten(&runs).row.state), (0, TaskState::Running));
     assert!(

@@ -12,9 +12,10 @@ impl World {
     }
 
     /// The failures and the pause of a task.
+    /// Its failures, and the milliseconds of its pause that are left.
     async fn pause_of(&self, index: u32) -> (u32, i64) {
         let row = self.row(index).await.unwrap();
-        (row.failures, row.not_before_ms)
+        (row.failures, row.not_before_ms.saturating_sub(1_000).max(0))
     }
 
     async fn retry(&self, revision: u64, index: u32) -> usize {

@@ -202,16 +202,17 @@ pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
     }
 }
 
-/// Whatever it does now: the next failure is the first one.
+/// Whatever it does now: the next failure is the first one. One that paused may begin now, which its row says: it has
+/// not waited for room since before.
 pub(super) fn failures_forgotten(row: &TaskRow, now_ms: i64) -> Decided {
-    let has_failed = row.failures > 0 || row.not_before_ms > 0;
+    let has_failed = row.failures > 0 || row.not_before_ms > now_ms;
     if !has_failed || row.state == TaskState::Dead {
         return unchanged(row);
     }
     TransitionDraft::new(row, now_ms)
         .with(|row| {
             row.failures_clear();
-            row.not_before_ms = 0;
+            row.not_before_ms = if row.state == TaskState::Pending { now_ms } else { 0 };
         })
         .done()
 }
