@@ -84,6 +84,15 @@ async fn a_scale_after_a_failed_release_brings_the_count_alone() {
     let scaled = home.borough(&["federation", "job", "scale", "back", "5"]).await.ended(0);
     scaled.prints("5/5 healthy in 2 cells");
     assert_eq!(versions("back").await, before, "the failed version is submitted again");
+    // What was taken back before a cell had this version says nothing of it.
+    home.borough(&["federation", "job", "undo", "back", "--yes"]).await.ended(0);
+    home.borough(&["federation", "job", "scale", "back", "6"])
+        .await
+        .ended(0)
+        .prints("6/6 healthy in 2 cells");
+    let status = home.borough(&["federation", "job", "status", "back"]).await.ended(0);
+    assert!(!status.stdout.contains("failed"), "{}", status.stdout);
+    run("back", "sleep 600", "revert").await.ended(0).prints("version 3");
 
     // Tasks of a version that stays although it has failed are none that the owner has.
     run("stays", "sleep 600", "stop").await.ended(0);
@@ -92,6 +101,43 @@ async fn a_scale_after_a_failed_release_brings_the_count_alone() {
     let scaled = home.borough(&["federation", "job", "scale", "stays", "4"]).await.ended(1);
     scaled.warns("no progress for 5s");
     assert_eq!(versions("stays").await, before);
+    home.finish().await;
+}
+
+/// A cell is asked for no more room than a job wants, so what is promised to one job at the time of the question is
+/// lacking to the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_empties_a_cell_of_several_jobs() {
+    let home = joined().await;
+    for name in ["one", "two", "three"] {
+        let file =
+            home.file(&format!("{name}.yaml"), &job(name, "sleep 600").replace("count: 2", "count: 4"));
+        home.borough(&["federation", "job", "run", &file]).await.ended(0).prints("4/4 healthy in 2 cells");
+    }
+    home.borough(&["cell", "drain", "beta", "--timeout", "90s"]).await.ended(0);
+    for name in ["one", "two", "three"] {
+        let status = home.borough(&["federation", "job", "status", name]).await.ended(0);
+        status.prints("4/4 healthy in 1 cell");
+    }
+    home.finish().await;
+}
+
+/// What a cell's own user does to a part of a federated job does not last, and the user hears of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn another_file_of_the_name_in_a_cell_is_set_back() {
+    let home = joined().await;
+    let file = home.file("fo.yaml", &job("fo", "sleep 600"));
+    home.borough(&["federation", "job", "run", &file]).await.ended(0);
+    let own = "name: fo\ntask: {command: [sleep, '99'], resources: {cpu: 10m}, grace: 300ms}\n";
+    let own = home.file("own.yaml", own);
+    let ran = home.borough(&["--cell", "beta", "job", "run", "--detach", &own]).await.ended(0);
+    ran.warns("the federation home sets back what it runs");
+    until("the part of beta is back", || async {
+        let shown = home.client().with_cell("beta").job_get(&home.job("fo")).await.ok()?;
+        let command = shown.spec?.task?.command;
+        (command == ["sh", "-c", "sleep 600"] && shown.job?.labels.len() == 2).then_some(())
+    })
+    .await;
     home.finish().await;
 }
 

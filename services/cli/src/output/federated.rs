@@ -255,6 +255,12 @@ impl FederatedJobView {
         text
     }
 
+    /// How many tasks it is to have. Of a duplicate each cell has the whole count.
+    fn wanted(&self) -> u32 {
+        let targets = self.parts.iter().map(|part| part.target).fold(0, u32::saturating_add);
+        targets.saturating_add(self.unplaced).max(self.count)
+    }
+
     fn tasks_text(&self) -> String {
         let cells = if self.cells == 1 { "1 cell".to_owned() } else { format!("{} cells", self.cells) };
         let unplaced = match self.unplaced {
@@ -263,8 +269,7 @@ impl FederatedJobView {
             count => format!(", {count} without a cell"),
         };
         let sum = |of: fn(&FederatedPartView) -> u32| self.parts.iter().map(of).fold(0, u32::saturating_add);
-        // Of a duplicate each cell has the whole count.
-        let wanted = sum(|part| part.target).saturating_add(self.unplaced).max(self.count);
+        let wanted = self.wanted();
         let (succeeded, failed) = (sum(|part| part.succeeded), sum(|part| part.failed));
         let ended = match (succeeded, failed) {
             (0, 0) => String::new(),
@@ -353,6 +358,14 @@ impl FederatedJobView {
         }
     }
 
+    /// Why tasks have no cell; empty: none lacks one.
+    pub(crate) fn missing_text(&self) -> String {
+        if self.unplaced == 0 {
+            return String::new();
+        }
+        format!("{}{}", self.shortfall, self.reasons_text()).trim_start().to_owned()
+    }
+
     /// Returns true if tasks have no place because the federation has no cells. Each that it has is in the reasons.
     pub(crate) fn lacks_cells(&self) -> bool {
         self.divided_revision == self.revision && self.unplaced > 0 && self.reasons.is_empty()
@@ -390,7 +403,7 @@ impl Tabular for FederatedJobView {
             self.user.to_string(),
             self.name.to_string(),
             self.state.clone(),
-            self.count.to_string(),
+            self.wanted().to_string(),
             self.healthy.to_string(),
             self.cells.to_string(),
             self.unplaced.to_string(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use borough_client::{Client, ClientError, ExpectedJob, JobFilter, JobRef};
 use borough_model::federation::{
     AdmittedJob, CellRoom, FEDERATED_JOB_LABEL, FEDERATION_LABEL, FederatedJob, FederatedJobRow,
-    FederatedPart, FoundJob, PartRollout, PartSeen, PartStep, VersionFate, part_step,
+    FederatedPart, FoundJob, PartRollout, PartSeen, PartStep, part_step,
 };
 use borough_model::job::file::Problem;
 use borough_model::{FederatedJobId, Name};
@@ -53,8 +53,8 @@ pub(super) struct PartFound {
     pub(super) admitted: AdmittedJob,
     /// Whether this visit has submitted it.
     pub(super) is_submitted: bool,
-    /// Whether its own rollout has taken a version back.
-    pub(super) is_taken_back: bool,
+    /// The version that its own last rollout has taken back; 0: none.
+    pub(super) reverts: u32,
     pub(super) seen: PartSeen,
 }
 
@@ -223,25 +223,21 @@ fn found_job(job: &v1::Job) -> FoundJob {
         revision: job.revision,
         owner: owner_of(job),
         count: job.count,
-        fate: version_fate(job),
+        has_failed: part_rollout(job) == PartRollout::Failed,
+        reverts: reverts(job),
         is_finished: is_finished(job),
     }
 }
 
-fn version_fate(job: &v1::Job) -> VersionFate {
-    match part_rollout(job) {
-        _ if is_taken_back(job) => VersionFate::TakenBack,
-        PartRollout::Failed => VersionFate::Failed,
-        PartRollout::Rolling | PartRollout::Done => VersionFate::Stands,
-    }
-}
-
-fn is_taken_back(job: &v1::Job) -> bool {
-    job.rollout.as_ref().is_some_and(|rollout| rollout.reverts > 0)
+fn reverts(job: &v1::Job) -> u32 {
+    job.rollout.as_ref().map_or(0, |rollout| rollout.reverts)
 }
 
 fn admitted(job: &v1::Job) -> AdmittedJob {
-    AdmittedJob { id: job.id.clone(), changed_revision: job.changed_revision }
+    let done = v1::RolloutState::Done;
+    let open = job.rollout.as_ref().filter(|rollout| rollout.state() != done && rollout.reverts == 0);
+    let version = open.map_or(job.spec_version, |rollout| rollout.version);
+    AdmittedJob { id: job.id.clone(), changed_revision: job.changed_revision, version }
 }
 
 fn part_rollout(job: &v1::Job) -> PartRollout {
@@ -264,7 +260,7 @@ fn part_found(job: &v1::Job) -> PartFound {
         rollout: part_rollout(job),
         finished: is_finished(job),
     };
-    PartFound { admitted: admitted(job), is_submitted: false, is_taken_back: is_taken_back(job), seen }
+    PartFound { admitted: admitted(job), is_submitted: false, reverts: reverts(job), seen }
 }
 
 fn problems_text(problems: &[Problem]) -> String {

@@ -12,7 +12,7 @@ use borough_model::{FederatedJobId, Name};
 use borough_store::StoreResult;
 use borough_store::federated::FederatedChange;
 
-use super::led::reasons_grouped;
+use super::words::reasons_grouped;
 use super::{Division, millis};
 
 /// What keeps a failover is recorded again after so long, so that the times in its words stay true.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use borough_kv::Database;
 use borough_model::federation::{
-    CellFacts, CellRelease, CellRoom, CellsReason, FederatedJob, FederatedJobRow, FederatedPart,
-    FederatedState, FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart, ReleaseAction,
-    ReleasePhase, ReleaseState, ReleaseWait, SettleOutcome, Split, SplitPolicy, VersionAssignment,
-    cell_facts, part_release, parts_lowered, parts_promised, release_step, room_deducted, settle_step,
-    settlement_apply, settlement_of, split,
+    CellFacts, CellRelease, CellRoom, FederatedJob, FederatedJobRow, FederatedPart, FederatedState,
+    FederatedStatus, PartProblem, PartRollout, PartSeen, PromisedPart, ReleaseAction, ReleasePhase,
+    ReleaseState, ReleaseWait, SettleOutcome, Split, SplitPolicy, VersionAssignment, cell_facts,
+    part_release, parts_lowered, parts_promised, release_step, room_deducted, settle_step, settlement_apply,
+    settlement_of, split,
 };
 use borough_model::{FederatedJobId, Name, Resources};
 use borough_store::federated::{FederatedChange, federated_parts_each, federated_statuses_each};
@@ -18,11 +18,14 @@ use borough_store::{CellSpace, StoreResult};
 
 use super::call::{PartFound, PartNotice, PartVisited};
 use super::cells::MemberCells;
+use super::words::{reasons_grouped, wait_words};
 
 /// A report that says the same as before is recorded after so long, so that its age stays true.
 const SEEN_AGAIN_MS: i64 = 30_000;
 /// Tasks without a cell are divided again after so long.
 pub(super) const RETRY: Duration = Duration::from_secs(15);
+/// After so long, if they may only lack what was promised to others: a cell is asked for no more than a job wants.
+pub(super) const RETRY_SOON: Duration = Duration::from_secs(2);
 /// Steps of a release that are taken together: more than a release has stages.
 const RELEASE_STEPS_MAX: usize = 64;
 
@@ -116,6 +119,13 @@ impl LedJobs {
         loads
     }
 
+    /// Whether anything was taken off the room of a job for what was promised to others. Once that has arrived, it
+    /// counts no more.
+    pub(super) fn is_room_deducted(&self, job: &LedJob, asked_ms: i64) -> bool {
+        let loads = self.loads(job, asked_ms);
+        loads.values().flat_map(|load| &load.promised).any(|(_, tasks)| *tasks > 0)
+    }
+
     /// What is known of each cell for a job that asked for room. What was promised to others is taken off.
     fn facts(&self, job: &LedJob, cells: &MemberCells, rooms: &Rooms) -> Vec<CellFacts> {
         let amounts = &job.row.spec.job.task.resources;
@@ -181,16 +191,6 @@ impl LedJobs {
 /// How many more tasks each cell would place; absent: it could not be asked.
 pub(super) type CellRooms = BTreeMap<Name, Option<CellRoom>>;
 
-/// What a release waits for, with the command by which a person lets it go on.
-fn wait_words(reason: &ReleaseWait, row: &FederatedJobRow) -> String {
-    let verb = match reason {
-        ReleaseWait::Approval { .. } => "approve",
-        ReleaseWait::Paused => "resume",
-        _ => return reason.to_string(),
-    };
-    format!("{reason}: borough federation job {verb} {}/{}", row.user(), row.name())
-}
-
 /// What cells have said of their room for a job.
 pub(super) struct Rooms {
     pub(super) by_cell: CellRooms,
@@ -216,13 +216,6 @@ impl Promised {
         federated_statuses_each(db, space, |job, status| drop(promised.statuses.insert(job, status))).await?;
         Ok(promised)
     }
-}
-
-/// The cells by what is said of them.
-pub(super) fn reasons_grouped<'n>(cells: impl Iterator<Item = (String, &'n Name)>) -> Vec<CellsReason> {
-    let mut by_words: BTreeMap<String, Vec<Name>> = BTreeMap::new();
-    cells.for_each(|(words, cell)| by_words.entry(words).or_default().push(cell.clone()));
-    by_words.into_iter().map(|(words, cells)| CellsReason { words, cells }).collect()
 }
 
 fn status_of(job: &LedJob, division: &Split, members_mark: u64, at_ms: i64) -> FederatedStatus {
@@ -286,7 +279,16 @@ impl LedJob {
         }
         let is_other = self.status.divided != self.row.revision || self.status.members_mark != cells.mark;
         let has_problem = self.parts.values().any(|part| part.problem.is_some() && !part.is_arrived());
-        is_other || ((self.status.unplaced > 0 || has_problem) && now >= self.retry_at)
+        is_other || ((has_problem || self.is_short(cells)) && now >= self.retry_at)
+    }
+
+    /// Whether tasks have no cell, or stay in one that is to be empty.
+    pub(super) fn is_short(&self, cells: &MemberCells) -> bool {
+        let stays = |part: &FederatedPart| {
+            let is_draining = cells.rows.get(&part.cell).is_some_and(|row| row.draining);
+            is_draining && part.target > 0 && part.failed_over_ms.is_none() && !part.is_finished()
+        };
+        self.status.unplaced > 0 || self.parts.values().any(stays)
     }
 
     /// The version that a cell gets with its first tasks.
@@ -471,9 +473,11 @@ fn part_found(part: &mut FederatedPart, found: Option<PartFound>, at_ms: i64) {
         part.seen = Some(PartSeen { at_ms, ..PartSeen::default() });
         return;
     };
-    let is_other = part.admitted.as_ref().is_some_and(|admitted| *admitted != found.admitted);
+    let admitted = part.admitted.as_ref();
+    let is_taken_back =
+        admitted.is_some_and(|admitted| admitted.is_taken_back(&found.admitted, found.reverts));
     let mut seen = PartSeen { at_ms, ..found.seen };
-    if found.is_taken_back && is_other && !found.is_submitted {
+    if is_taken_back && !found.is_submitted {
         seen.rollout = PartRollout::Failed;
     } else {
         part.admitted = Some(found.admitted);

@@ -12,6 +12,7 @@ mod cells;
 mod failover;
 mod led;
 mod question;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -32,7 +33,7 @@ use tokio::sync::watch;
 use self::call::{CellCaller, Visited};
 use self::cells::MemberCells;
 use self::failover::RecordedHolds;
-use self::led::{CellRooms, LedJob, LedJobs, Promised, RETRY, RoomAsk, Rooms};
+use self::led::{CellRooms, LedJob, LedJobs, Promised, RETRY, RETRY_SOON, RoomAsk, Rooms};
 use self::question::Questions;
 use crate::lead::Federation;
 use crate::look::MemberGateways;
@@ -342,7 +343,15 @@ impl Division<'_> {
                 }
                 let Some(job) = self.led.jobs.get(&id) else { return Ok(()) };
                 let change = self.led.divided(job, &self.cells, &rooms, now_ms);
-                self.record(vec![(id, change)]).await
+                let is_deducted = self.led.is_room_deducted(job, rooms.asked_ms);
+                self.record(vec![(id, change)]).await?;
+                let now = self.now();
+                if let Some(job) = self.led.jobs.get_mut(&id).filter(|_| is_deducted)
+                    && job.is_short(&self.cells)
+                {
+                    job.retry_at = now.saturating_add(RETRY_SOON);
+                }
+                Ok(())
             }
         }
     }

@@ -144,7 +144,11 @@ fn of_cell(path: &str, cell: &Name) -> String {
 }
 
 pub(super) fn weights_check(fields: &mut FieldErrors, path: &str, spec: &FederationSpec) {
-    let given = format!("{} weights", spec.weights.len());
+    let given = if spec.weights.len() == 1 {
+        "1 weight".to_owned()
+    } else {
+        format!("{} weights", spec.weights.len())
+    };
     fields.related(&["federation.split"]).require(
         spec.weights.is_empty() || spec.split == SplitPolicy::Weight,
         path,

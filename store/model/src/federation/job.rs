@@ -125,7 +125,17 @@ impl FederatedJob {
     /// # Errors
     /// Every problem, in the order of the file. A patch that makes an invalid job in one cell refuses the whole job.
     pub fn from_file(root: &TreeNode, caller: &Name) -> Result<(Self, Vec<Note>), Vec<Problem>> {
-        let (rest, part) = part_taken(root)?;
+        let (rest, part) = part_taken(root).map_err(|mut problems| {
+            let mut of_job = JobSpec::from_file(root, caller).err().unwrap_or_default();
+            // A file that is no map lacks more than one field.
+            if matches!(root.value, TreeValue::Map(_)) {
+                of_job.retain(|problem| !problem.message.contains(FEDERATION_FIELD));
+                problems.extend(of_job);
+                problems
+            } else {
+                of_job
+            }
+        })?;
         let mut problems = Vec::new();
         let job = JobSpec::from_file(&rest, caller).map_err(|found| problems.extend(found)).ok();
         let mut reader = FieldReader::default();

@@ -31,9 +31,8 @@ pub use failover::{
 pub use file::{federated_field_help, federated_file_schema};
 pub use job::{FEDERATION_FIELD, FederatedJob};
 pub use part::{
-    AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, VersionFate,
-    part_failed_over, part_release, part_step, parts_finished, parts_lowered, parts_promised,
-    settlement_apply, settlement_of,
+    AdmittedJob, FederatedPart, FoundJob, PartProblem, PartRollout, PartSeen, PartStep, part_failed_over,
+    part_release, part_step, parts_finished, parts_lowered, parts_promised, settlement_apply, settlement_of,
 };
 pub use question::{FEDERATED_QUESTIONS_MAX, FederatedAnswer, FederatedQuestion};
 pub use release::{

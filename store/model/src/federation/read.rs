@@ -94,8 +94,10 @@ fn by_cell<T>(
     let entries: Vec<(&TreeKey, FileItem<'_>)> = reader.entries(item, accepted);
     let mut values = BTreeMap::new();
     for (key, inner) in entries {
+        // What is said of no cell is in no check, which would name a stand-in.
+        let is_cell = Name::new(key.text.as_str()).is_ok();
         let cell = reader.key_name(item, key, &inner.path);
-        if let Some(value) = value(reader, &inner) {
+        if let Some(value) = value(reader, &inner).filter(|_| is_cell) {
             values.entry(cell).or_insert(value);
         }
     }

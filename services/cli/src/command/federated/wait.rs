@@ -17,6 +17,10 @@ use crate::output::{FederatedEnd, FederatedJobView, FederatedProgress, Judged, P
 
 /// Pause between two looks at a job that a verb waits for.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
+/// How long a wait looks again while no gateway answers.
+const ABSENT_MAX: Duration = Duration::from_secs(60);
+/// Pause between two looks then.
+const ABSENT_PAUSE: Duration = Duration::from_secs(2);
 /// After so long without a change, cells are asked why their tasks are not healthy.
 const CAUSE_AFTER: Duration = Duration::from_secs(5);
 
@@ -98,10 +102,32 @@ impl<'w> JobLooks<'w> {
         Self { client, job, wait, printer, shown, caused, quiet_since: begun, clock, begun }
     }
 
-    /// The job, with the cells that are to end their tasks and do not answer.
+    /// The job, with the cells that are to end their tasks and do not answer. Without a gateway it looks again for a
+    /// minute: what was ordered goes on.
     pub(super) async fn look(&self) -> Result<(FederatedJobView, Vec<String>), Failure> {
-        let answer = self.client.federated_get(self.job).await;
-        let answer = answer.map_err(|error| explained(self.client, error))?;
+        let since = self.clock.monotonic();
+        let answer = loop {
+            let failure = match self.client.federated_get(self.job).await {
+                Ok(answer) => break answer,
+                Err(error) => explained(self.client, error),
+            };
+            let absent = self.clock.monotonic().saturating_sub(since);
+            if failure.code() != Code::Unreachable || self.wait.detach {
+                return Err(failure);
+            }
+            if absent >= ABSENT_MAX || self.clock.monotonic().saturating_sub(self.begun) >= self.wait.timeout
+            {
+                let message = format!("{}: {}; the federation goes on", self.job, failure.message());
+                let hint = format!("borough federation job status {}", self.job);
+                return Err(Failure::new(Code::Unreachable, message).with_hint(hint));
+            }
+            let left = ABSENT_MAX.saturating_sub(absent).as_secs();
+            self.printer.remark(&format!(
+                "{}: no answer; trying again for {left}s; the federation goes on",
+                self.job
+            ));
+            tokio::time::sleep(ABSENT_PAUSE).await;
+        };
         let view = FederatedJobView::from(answer.job.unwrap_or_default());
         let away = if self.wait.detach { Vec::new() } else { cells_away(self.client, &view).await };
         Ok((view, away))
@@ -144,8 +170,9 @@ impl<'w> JobLooks<'w> {
         let causes = causes(self.client, self.job, view).await;
         let text = causes_text(&causes);
         // What stands above is not said again.
-        let details =
+        let mut details: Vec<String> =
             if text == self.caused { Vec::new() } else { text.lines().map(str::to_owned).collect() };
+        details.extend(view.missing_text().lines().map(str::to_owned));
         let why = causes.first().map(|cause| format!("; {}", cause.command())).unwrap_or_default();
         let hint = format!("borough federation job status {}{why}", self.job);
         Failure::new(Code::Failed, what).with_details(details).with_hint(hint)

@@ -135,6 +135,8 @@ pub(super) async fn submit(
     printer: &Printer,
 ) -> Result<Submitted, Unsubmitted> {
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
+    // A file without the labels of a federation takes them away, and the federation brings them back.
+    let before = client.job_get(&job).await.ok().and_then(|answer| answer.job);
     let submitted = client.job_submit_to(spec.clone(), expected.clone()).await;
     let answer = match submitted {
         Ok(answer) => answer,
@@ -150,7 +152,8 @@ pub(super) async fn submit(
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
     if answer.changed {
-        owned_warn(client, &admitted, PartChange::Version, printer).await;
+        let same = before.filter(|before| before.id == admitted.id);
+        owned_warn(client, same.as_ref().unwrap_or(&admitted), PartChange::Version, printer).await;
     }
     Ok(Submitted { job, admitted, is_changed: answer.changed })
 }

@@ -156,7 +156,7 @@ fn federated_part() -> FederatedPart {
         promise: 9,
         arrived: 8,
         promised_ms: 10,
-        admitted: Some(AdmittedJob { id: "j1".to_owned(), changed_revision: 11 }),
+        admitted: Some(AdmittedJob { id: "j1".to_owned(), changed_revision: 11, version: 2 }),
         seen: Some(seen),
         problem: Some(PartProblem { since_ms: 12, message: "refused".to_owned() }),
         failed_over_ms: Some(14),

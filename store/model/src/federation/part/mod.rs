@@ -65,6 +65,22 @@ pub struct AdmittedJob {
     /// changed it since.
     #[n(1)]
     pub changed_revision: u64,
+    /// The version of its spec in the cell, or that of its rollout until that is over; 0: not recorded.
+    #[n(2)]
+    #[cbor(default)]
+    pub version: u32,
+}
+
+impl AdmittedJob {
+    /// Whether nobody else has changed the job since it was `before`.
+    pub fn is_unchanged(&self, before: &Self) -> bool {
+        (&self.id, self.changed_revision) == (&before.id, before.changed_revision)
+    }
+
+    /// Whether the cell's own rollout, which has taken back the version `reverts`, has taken back this one.
+    pub fn is_taken_back(&self, found: &Self, reverts: u32) -> bool {
+        reverts > 0 && self.id == found.id && self.version == reverts
+    }
 }
 
 /// What a cell has reported of its part.
@@ -183,20 +199,12 @@ pub struct FoundJob {
     /// The federated job that it is a part of, by its label; absent: it is a job of the cell alone.
     pub owner: Option<FederatedJobId>,
     pub count: u32,
-    pub fate: VersionFate,
+    /// Whether its last rollout has stopped.
+    pub has_failed: bool,
+    /// The version of its spec that its last rollout has taken back; 0: none.
+    pub reverts: u32,
     /// Whether it has ended by itself.
     pub is_finished: bool,
-}
-
-/// What has become of the version that a cell has admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VersionFate {
-    /// Its tasks have it, or get it.
-    Stands,
-    /// The cell's own rollout has stopped.
-    Failed,
-    /// The cell's own rollout has gone back to the version before.
-    TakenBack,
 }
 
 /// What to tell a cell of its part.
@@ -224,7 +232,10 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
         }
         return if is_wanted { PartStep::Submit { expected: None } } else { PartStep::Rest };
     };
-    if found.owner != Some(job) {
+    // Another file of the name takes the labels away, and the job is the same.
+    let is_admitted = |admitted: &AdmittedJob| found.owner.is_none() && admitted.id == found.job.id;
+    let is_ours = found.owner == Some(job) || part.admitted.as_ref().is_some_and(is_admitted);
+    if !is_ours {
         if !is_wanted {
             return PartStep::Rest;
         }
@@ -244,12 +255,15 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
     }
     // Somebody has changed it in the cell: what the federation has promised holds. A version that the cell has taken
     // back is no such change: the release of the job decides.
-    let is_known = part.admitted.as_ref() == Some(&found.job) || found.fate == VersionFate::TakenBack;
-    if part.is_arrived() && is_known && found.count == part.count {
+    let admitted = part.admitted.as_ref().filter(|_| found.owner == Some(job));
+    let is_unchanged = admitted.is_some_and(|admitted| found.job.is_unchanged(admitted));
+    let is_taken_back = admitted.is_some_and(|admitted| admitted.is_taken_back(&found.job, found.reverts));
+    if part.is_arrived() && (is_unchanged || is_taken_back) && found.count == part.count {
         return PartStep::Rest;
     }
     let expected = found.clone();
-    let is_lost = is_known && found.fate != VersionFate::Stands && part.admitted_version == part.version;
+    let has_failed = is_taken_back || (is_unchanged && found.has_failed);
+    let is_lost = has_failed && part.admitted_version == part.version;
     if is_lost { PartStep::Scale { expected } } else { PartStep::Submit { expected: Some(expected) } }
 }
 

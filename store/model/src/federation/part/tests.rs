@@ -32,9 +32,9 @@ fn job(count: u32, version: u64) -> FederatedJobRow {
 }
 
 fn found(owner: Option<FederatedJobId>, changed_revision: u64, count: u32) -> FoundJob {
-    let job = AdmittedJob { id: "j1".to_owned(), changed_revision };
-    let fate = VersionFate::Stands;
-    FoundJob { job, revision: changed_revision, owner, count, fate, is_finished: false }
+    let job = AdmittedJob { id: "j1".to_owned(), changed_revision, version: 2 };
+    let (revision, has_failed, reverts) = (changed_revision, false, 0);
+    FoundJob { job, revision, owner, count, has_failed, reverts, is_finished: false }
 }
 
 /// A cell that has taken so many tasks, and runs so many healthy ones.
@@ -76,8 +76,8 @@ fn a_cell_is_told_until_it_has_what_was_promised() {
 #[test]
 fn the_count_of_a_version_that_failed_is_brought_without_the_version() {
     let mut promised = part("a", 3, 3);
-    let back = |count| FoundJob { fate: VersionFate::TakenBack, ..found(Some(JOB), 4, count) };
-    let stopped = |revision| FoundJob { fate: VersionFate::Failed, ..found(Some(JOB), revision, 3) };
+    let back = |count| FoundJob { reverts: 2, ..found(Some(JOB), 4, count) };
+    let stopped = |revision| FoundJob { has_failed: true, ..found(Some(JOB), revision, 3) };
     assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Rest);
     assert_eq!(part_step(JOB, &promised, Some(&back(9))), PartStep::Scale { expected: back(9) });
     assert_eq!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Rest);
@@ -86,6 +86,9 @@ fn the_count_of_a_version_that_failed_is_brought_without_the_version() {
     promised.promise(5, 5, 1, 6);
     assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Scale { expected: back(3) });
     assert_eq!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Scale { expected: stopped(3) });
+    // What was taken back before the cell admitted this version says nothing of it.
+    let earlier = |count| FoundJob { reverts: 1, ..found(Some(JOB), 4, count) };
+    assert!(matches!(part_step(JOB, &promised, Some(&earlier(3))), PartStep::Submit { .. }));
     // The release brings another version, or goes back.
     promised.promise(5, 5, 2, 7);
     assert!(matches!(part_step(JOB, &promised, Some(&back(3))), PartStep::Submit { .. }));
@@ -142,11 +145,22 @@ fn a_job_is_over_once_the_tasks_of_each_cell_have_ended() {
 #[test]
 fn a_job_of_the_cell_itself_is_never_touched() {
     for owner in [None, Some(FederatedJobId(8))] {
-        let own = found(owner, 3, 2);
-        let taken = PartStep::Taken { id: "j1".to_owned() };
+        let mut own = found(owner, 3, 2);
+        own.job.id = "j2".to_owned();
+        let taken = PartStep::Taken { id: "j2".to_owned() };
         assert_eq!(part_step(JOB, &part("a", 3, 3), Some(&own)), taken);
         assert_eq!(part_step(JOB, &part("a", 0, 0), Some(&own)), PartStep::Rest);
     }
+}
+
+/// Whoever runs another file of the name in the cell takes the labels away.
+#[test]
+fn a_part_that_has_lost_its_labels_is_restored() {
+    let unlabelled = found(None, 9, 3);
+    let expected = PartStep::Submit { expected: Some(unlabelled.clone()) };
+    assert_eq!(part_step(JOB, &part("a", 3, 3), Some(&unlabelled)), expected);
+    let of_another = found(Some(FederatedJobId(8)), 9, 3);
+    assert!(matches!(part_step(JOB, &part("a", 3, 3), Some(&of_another)), PartStep::Taken { .. }));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn wrong_policies_weights_limits_and_spreads_are_named_with_what_is_accepted() {
             "federation.groups: 1 groups; accepted: none with `split: duplicate`",
         ),
         (json!({"split": "even"}), "federation.split: \"even\""),
-        (json!({"weights": {"a": 1}}), "federation.weights: 1 weights; accepted: none with `split: free`"),
+        (json!({"weights": {"a": 1}}), "federation.weights: 1 weight; accepted: none with `split: free`"),
         (
             json!({"split": "weight", "weights": {"a": 0}}),
             "federation.weights[\"a\"]: 0; accepted: 1 to 1000",
