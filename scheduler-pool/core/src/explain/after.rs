@@ -20,7 +20,9 @@ pub(super) fn after_text(wait: &WaitReason) -> String {
         return format!("waits for job {job}, which does not exist");
     }
     if *never {
-        return format!("never starts: job {job} had to succeed, and has ended otherwise");
+        return format!(
+            "never starts: job {job} had to succeed, and has ended otherwise; run this job again once {job} has succeeded"
+        );
     }
     let waits = match condition {
         AfterCondition::Succeeded => format!("waits for job {job} to succeed"),

@@ -1,5 +1,8 @@
 //! Verbs of kubectl, nomad and docker, with the command of this program that does the same.
 
+use super::foreign_noun::{KINDS_ELSEWHERE, is_kind, noun_of};
+use super::foreign_option::{ForeignOption, carried};
+
 /// Verbs without a noun, or below one: the command, and what it needs.
 const VERBS: [(&str, &str, &str); 53] = [
     ("abort", "job stop", "JOB"),
@@ -57,39 +60,6 @@ const VERBS: [(&str, &str, &str); 53] = [
     ("version", "--version", ""),
 ];
 
-/// Words for what a verb of kubectl is about, each with the noun of this program.
-const NOUNS: [(&str, &str); 29] = [
-    ("alloc", "task"),
-    ("allocation", "task"),
-    ("allocations", "task"),
-    ("allocs", "task"),
-    ("deploy", "job"),
-    ("deployment", "job"),
-    ("deployments", "job"),
-    ("endpoints", "name"),
-    ("ep", "name"),
-    ("event", "event"),
-    ("events", "event"),
-    ("job", "job"),
-    ("jobs", "job"),
-    ("no", "node"),
-    ("node", "node"),
-    ("nodes", "node"),
-    ("po", "task"),
-    ("pod", "task"),
-    ("pods", "task"),
-    ("service", "name"),
-    ("services", "name"),
-    ("statefulset", "job"),
-    ("statefulsets", "job"),
-    ("sts", "job"),
-    ("svc", "name"),
-    ("task", "task"),
-    ("tasks", "task"),
-    ("cell", "cell"),
-    ("cells", "cell"),
-];
-
 /// Verbs of nomad and of Argo Rollouts on a rollout, which nomad calls a deployment.
 const ROLLOUT_VERBS: [(&str, &str); 13] = [
     ("abort", "rollout undo"),
@@ -135,11 +105,22 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     if word == "why" {
         return why_command(noun, rest);
     }
-    let OptionsApart { words, kept } = OptionsApart::of(rest);
-    let command = verb_of(noun, word, words, &log_options(word, rest))?;
+    let OptionsApart { words, kept, others } = OptionsApart::of(rest);
+    if let Some(signal) = others.iter().find_map(|other| other.signal()).filter(|_| word == "kill") {
+        let task = words.first().filter(|task| is_task(task)).copied().unwrap_or("JOB/INDEX");
+        return Some(format!("task signal {task} {signal}"));
+    }
+    let shown = log_options(word, rest);
+    let command = verb_of(noun, word, words, &shown)?;
     // The command of `task exec` stands last.
-    let is_whole = kept.is_empty() || command.contains(" -- ");
-    Some(if is_whole { command } else { format!("{command} {}", kept.join(" ")) })
+    if command.contains(" -- ") {
+        return Some(command);
+    }
+    let mut command = carried(&command, &others);
+    if command.starts_with("task logs") && !command.contains(shown.trim()) {
+        command.push_str(&shown);
+    }
+    Some(if kept.is_empty() { command } else { format!("{command} {}", kept.join(" ")) })
 }
 
 /// The same, with the words behind it that are no options. `shown`: the options of logs among them.
@@ -169,6 +150,12 @@ fn verb_of(noun: &str, word: &str, mut rest: Vec<&str>, shown: &str) -> Option<S
         }
     }
     let (_, command, needed) = verb?;
+    // What is done with one task of a job.
+    let of_one = command.strip_prefix("job ").filter(|verb| ["stop", "restart", "status"].contains(verb));
+    if let Some(verb) = of_one.filter(|_| noun.is_empty() && rest.first().is_some_and(|first| is_task(first)))
+    {
+        return Some(with_words(&format!("task {verb}"), &rest));
+    }
     // A job is stopped by its name, and begun from its file.
     match *command {
         "job stop" => rest.retain(|word| !is_file(word)),
@@ -195,12 +182,13 @@ fn verb_of(noun: &str, word: &str, mut rest: Vec<&str>, shown: &str) -> Option<S
 struct OptionsApart<'w> {
     words: Vec<&'w str>,
     kept: Vec<&'w str>,
+    others: Vec<ForeignOption<'w>>,
 }
 
 impl<'w> OptionsApart<'w> {
-    /// Leaves out other options, such as the `-f` of `apply -f web.yaml`. Behind `--` nothing is an option.
+    /// Puts other options aside, such as the `-f` of `apply -f web.yaml`. Behind `--` nothing is an option.
     fn of(line: &'w [String]) -> Self {
-        let (mut words, mut kept) = (Vec::new(), Vec::new());
+        let (mut words, mut kept, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut line = line.iter().map(String::as_str);
         while let Some(word) = line.next() {
             match word {
@@ -216,11 +204,11 @@ impl<'w> OptionsApart<'w> {
                     }
                 }
                 "-n" | "--namespace" | "-c" | "--container" => drop(line.next()),
-                _ if word.starts_with('-') => {}
+                _ if word.starts_with('-') => others.push(ForeignOption::read(word, &mut line)),
                 _ => words.push(word),
             }
         }
-        Self { words, kept }
+        Self { words, kept, others }
     }
 }
 
@@ -231,6 +219,7 @@ const OUTPUTS: [&str; 4] = ["wide", "json", "yaml", "table"];
 fn named_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
     match (noun, word, rest) {
         ("", "create", ["quota", ..]) => Some("quota set --help".to_owned()),
+        ("", "get", [kind]) if KINDS_ELSEWHERE.contains(kind) => Some("--help".to_owned()),
         ("" | "job", "update", _) => {
             let files: Vec<&str> = rest.iter().copied().filter(|word| is_file(word)).collect();
             Some(with_needed("job run", &files, "FILE"))
@@ -238,10 +227,12 @@ fn named_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
         ("", "label", [kind, behind @ ..]) if noun_of(kind) == Some("task") => {
             Some(with_needed("job label", behind, "JOB KEY=VALUE"))
         }
-        ("" | "node", "taint", words) if words.iter().any(|word| word.contains(':')) => {
+        ("" | "node", "taint", words)
+            if words.iter().any(|word| word.contains(':') || word.ends_with('-')) =>
+        {
             let words =
                 words.strip_prefix(&["node"]).or_else(|| words.strip_prefix(&["nodes"])).unwrap_or(words);
-            let away = words.iter().any(|word| word.contains(':') && word.ends_with('-'));
+            let away = words.iter().any(|word| word.ends_with('-'));
             let taints: Vec<String> = words.iter().map(|word| taint_plain(word)).collect();
             let taints: Vec<&str> = taints.iter().map(String::as_str).collect();
             Some(with_words(if away { "node untaint" } else { "node taint" }, &taints))
@@ -266,7 +257,7 @@ fn taint_plain(word: &str) -> String {
         ("NoSchedule", "no_schedule"),
         ("NoExecute", "no_execute"),
     ];
-    let Some((key, effect)) = word.split_once(':') else { return word.to_owned() };
+    let Some((key, effect)) = word.split_once(':') else { return word.trim_end_matches('-').to_owned() };
     let effect = effect.trim_end_matches('-');
     let own = EFFECTS.iter().find(|(known, _)| *known == effect).map_or(effect, |(_, own)| own);
     format!("{key}:{own}")
@@ -326,18 +317,10 @@ pub(super) fn scale_command(words: &[String]) -> String {
 /// Programs whose whole command lines people type behind this one's name.
 const PROGRAMS: [&str; 4] = ["kubectl", "k", "nomad", "docker"];
 
-/// Whether a word is one for a kind of thing, such as `job` or `deployment`.
-pub(crate) fn is_kind(word: &str) -> bool {
-    noun_of(word).is_some()
-}
-
-fn noun_of(word: &str) -> Option<&'static str> {
-    NOUNS.iter().find(|(known, _)| *known == word).map(|(_, noun)| *noun)
-}
-
 /// The options of logs that this program has too.
 fn log_options(word: &str, rest: &[String]) -> String {
-    if !matches!(word, "log" | "logs" | "attach") {
+    let is_logs = |word: &str| matches!(word, "log" | "logs" | "attach");
+    if !is_logs(word) && !rest.first().is_some_and(|word| is_logs(word)) {
         return String::new();
     }
     let has = |names: [&str; 2]| rest.iter().any(|word| names.contains(&word.as_str()));
@@ -436,7 +419,7 @@ fn of_noun(noun: &str, word: &str, names: &[&str]) -> Option<String> {
         "get" | "list" | "ls" | "ps" | "status" if is_unnamed => "list",
         "describe" | "inspect" | "show" if is_unnamed => "list",
         "get" | "list" | "ls" | "describe" | "inspect" | "show" | "status" => match noun {
-            "name" | "event" => "list",
+            "name" | "event" | "context" => "list",
             _ => "status",
         },
         "delete" | "rm" | "remove" | "kill" => match noun {
@@ -566,6 +549,23 @@ mod tests {
             ("token create", "auth token USER"),
             ("user list", "auth grants"),
             ("top pods", "top"),
+            ("logs --tail 5 web/0", "task logs web/0 --tail 5"),
+            ("logs --tail=5 web/0", "task logs web/0 --tail 5"),
+            ("logs -f --since 10m web", "job logs --follow web --since 10m"),
+            ("alloc logs -f web/0", "task logs web/0 --follow"),
+            ("drain n1 --timeout 60s", "node drain n1 --timeout 60s"),
+            ("drain n1 --force --ignore-daemonsets", "node drain n1 --force"),
+            ("run --detach web.yaml", "job run web.yaml --detach"),
+            ("kill -s HUP web/0", "task signal web/0 HUP"),
+            ("kill web/0", "task stop web/0"),
+            ("restart web/0", "task restart web/0"),
+            ("inspect web/0", "task status web/0"),
+            ("get pods -w", "task list -w"),
+            ("get ds", "job list"),
+            ("get contexts", "context list"),
+            ("get quota", "quota list"),
+            ("get secrets", "--help"),
+            ("taint node n1 dedicated-", "node untaint n1 dedicated"),
         ] {
             assert_eq!(of("", line), command, "{line}");
         }

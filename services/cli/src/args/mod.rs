@@ -11,6 +11,8 @@ mod dev;
 mod explain;
 mod federated;
 mod file;
+mod foreign_noun;
+mod foreign_option;
 mod foreign_verb;
 mod job;
 mod join;
@@ -57,7 +59,7 @@ pub use federated::{
     FederatedStop, FederatedTarget, FederatedUndo, FederatedVerb, FederatedWait, FederationVerb,
 };
 pub use file::FileArguments;
-pub(crate) use foreign_verb::is_kind;
+pub(crate) use foreign_noun::is_kind;
 pub(crate) use job::RESTART_TIMEOUT;
 pub use job::{
     EditArguments, EvaluateArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments, RestartArguments,

@@ -204,7 +204,7 @@ fn a_variable_that_is_set_to_nothing_counts_as_unset() {
 }
 
 /// Wrong command lines. `golden/usage.txt` has the answers.
-const WRONG_LINES: [&str; 53] = [
+const WRONG_LINES: [&str; 61] = [
     "borough --watch job list",
     "borough --timeout 5s job --yes run a.yaml",
     "borough --state=failed task list web -o wide",
@@ -258,6 +258,14 @@ const WRONG_LINES: [&str; 53] = [
     "borough job label lg a=b --all",
     "borough job logs lg --since 2099-01-01T00:00:00Z",
     "borough dev --task-ports 300-200",
+    "borough job run -detach web.yaml",
+    "borough job stop -purge web",
+    "borough job restart -on-error=fail web",
+    "borough rollout undo app --to-revision=2",
+    "borough rollout history app --revision 2",
+    "borough rollout status app --watch",
+    "borough job logs web -n 3",
+    "borough node taint n1 dedicated-",
 ];
 
 #[test]

@@ -1,6 +1,8 @@
 //! What is wrong with a command line, in the words of this program. clap finds it; the texts here follow
 //! `docs/messages.md`.
 
+mod own;
+
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::net::AddrParseError;
@@ -11,7 +13,6 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Arguments;
-use super::foreign_verb::{COUNT_OPTIONS, foreign_verb, scale_command};
 use super::target::TargetError;
 use crate::exit::{Code, Failure};
 
@@ -41,6 +42,7 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
             .or_else(|| what.behind_verb())
             .or_else(|| what.dashed(line))
             .or_else(|| what.own_verb())
+            .or_else(|| what.untaint())
             .or_else(|| what.own_option()),
     };
     Some(Failure::new(Code::Usage, message).with_hint(hint.unwrap_or_else(|| format!("{verb} --help"))))
@@ -95,6 +97,9 @@ struct UsageError<'e> {
 impl UsageError<'_> {
     fn message(&self) -> Option<String> {
         let verb = self.verb;
+        if let Some(message) = self.single_dash() {
+            return Some(message);
+        }
         Some(match self.error.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
@@ -229,72 +234,6 @@ impl UsageError<'_> {
             option.map_or(self.verb, |option| &**option),
             value_shown(word)
         )
-    }
-
-    /// The command of this program for a verb of another one.
-    fn own_verb(&self) -> Option<String> {
-        if self.error.kind() != ErrorKind::InvalidSubcommand {
-            return None;
-        }
-        let word = self.text(ContextKind::InvalidSubcommand);
-        let words: Vec<String> =
-            self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
-        let at = words.iter().position(|known| *known == word)?;
-        let (before, rest) = (words.get(..at)?, words.get(at.checked_add(1)?..)?);
-        let noun = self.verb.strip_prefix("borough").unwrap_or_default().trim();
-        let command = foreign_verb(noun, &word, rest)?;
-        let global = before.iter().filter(|known| *known != noun).map(String::as_str);
-        let words: Vec<&str> = std::iter::once("borough").chain(global).chain([command.as_str()]).collect();
-        Some(words.join(" "))
-    }
-
-    /// The command that has the option which this verb lacks. The history of a job goes nowhere by itself, and a count
-    /// is no option.
-    fn own_option(&self) -> Option<String> {
-        let option = self.text(ContextKind::InvalidArg);
-        if self.error.kind() == ErrorKind::UnknownArgument
-            && self.verb == "borough job scale"
-            && COUNT_OPTIONS.contains(&named(&option).as_str())
-        {
-            let words: Vec<String> =
-                self.line.iter().map(|word| word_shown(&word.to_string_lossy())).collect();
-            let behind = words.iter().position(|word| word == "scale").and_then(|at| words.get(at + 1..));
-            return Some(format!("borough {}", scale_command(behind.unwrap_or_default())));
-        }
-        let is_history =
-            self.error.kind() == ErrorKind::UnknownArgument && self.verb == "borough job history";
-        let is_version =
-            ["--to", "--version", "--revision", "--to-revision"].contains(&named(&option).as_str());
-        let words = self.line.iter().filter_map(|word| word.to_str());
-        let job = words.skip_while(|word| *word != "history").nth(1).filter(|word| !word.starts_with('-'));
-        (is_history && is_version)
-            .then(|| format!("borough rollout undo {} --to VERSION", word_shown(job.unwrap_or("JOB"))))
-    }
-
-    /// The same line without the options that ask kubectl and docker for a terminal, such as `-it`.
-    fn terminal_options(&self) -> Option<String> {
-        if self.verb != "borough task exec" || self.error.kind() != ErrorKind::UnknownArgument {
-            return None;
-        }
-        let is_asked = |word: &str| {
-            ["--tty", "--stdin", "--interactive"].contains(&word)
-                || word.strip_prefix('-').is_some_and(|letters| {
-                    !letters.is_empty() && letters.chars().all(|letter| matches!(letter, 'i' | 't'))
-                })
-        };
-        let option = named(&self.text(ContextKind::InvalidArg));
-        is_asked(&option).then_some(())?;
-        let words: Vec<String> =
-            self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
-        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-        let (before, behind) = words.split_at(end);
-        let mut kept: Vec<&str> = before.iter().map(String::as_str).filter(|word| !is_asked(word)).collect();
-        // The command of the task stands behind `--`.
-        if let (["task", "exec", _, _, ..], []) = (kept.as_slice(), behind) {
-            kept.insert(3, "--");
-        }
-        let line = std::iter::once("borough").chain(kept).chain(behind.iter().map(String::as_str));
-        Some(line.collect::<Vec<_>>().join(" "))
     }
 
     /// A value that is none of a few words, or no value at all.

@@ -173,7 +173,9 @@ async fn undo(
         return Err(Failure::new(Code::Refused, message).with_hint(hint));
     }
     let version = arguments.to.or_else(|| versions.before(&before));
-    if let Some(changes) = versions.undo_text(job, &before, version) {
+    // A gateway refuses to take back what is being taken back, unless it hears how far.
+    let further = version.filter(|_| arguments.to.is_none() && goes_back(&before));
+    if let Some(changes) = versions.undo_text(job, &before, version).filter(|_| further.is_none()) {
         printer.remark(&changes);
     }
     let back = versions.back_text(version);
@@ -181,8 +183,19 @@ async fn undo(
     // Another version may have come into force while the user read, or somebody else may have gone back already.
     let ordered =
         client.rollout_order(job, Order::Undo, arguments.to.unwrap_or(0), before.spec_version).await;
-    let row = ordered.map_err(|error| refused(job, error))?.job.unwrap_or_default();
-    ordered_wait(client, job, row, &arguments.wait, printer).await
+    let row = ordered.map_err(|error| match (refused(job, error), further) {
+        (failure, Some(version)) if failure.code() == Code::Refused => failure.with_hint(format!(
+            "borough rollout status {job}; or further: borough rollout undo {job} --to {version}"
+        )),
+        (failure, _) => failure,
+    });
+    ordered_wait(client, job, row?.job.unwrap_or_default(), &arguments.wait, printer).await
+}
+
+/// Whether its rollout takes a version back and is not over.
+fn goes_back(job: &Job) -> bool {
+    let rollout = job.rollout.as_ref().filter(|rollout| rollout.reverts > 0);
+    rollout.is_some_and(|rollout| matches!(rollout.state(), RolloutState::Rolling | RolloutState::Paused))
 }
 
 /// The end of the rollout of a job, if it has one that is not over.

@@ -4,6 +4,7 @@ use borough_client::{Client, JobRef, count_with_surge};
 use borough_proto::v1::Job;
 
 use super::job::jobs_shown;
+use super::unknown::job_missing;
 use crate::args::{Global, WhyArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -28,7 +29,10 @@ pub(super) async fn run(
     }
     let (mut all, mut texts) = (Vec::new(), Vec::new());
     for (job, index) in asked {
-        let (views, text) = explained(&client, &job, index).await?;
+        let (views, text) = match explained(&client, &job, index).await {
+            Ok(explained) => explained,
+            Err(failure) => return Err(job_missing(&client, &job, failure).await),
+        };
         let indented = text.lines().map(|line| format!("  {line}\n")).collect::<String>();
         // A job without an explanation names itself.
         texts.push(if views.is_empty() { text } else { format!("{job}:\n{indented}") });

@@ -196,7 +196,10 @@ impl QuotaView {
     }
 
     fn state_text(&self) -> String {
-        let Some(limit) = &self.limit else { return "no limit".to_owned() };
+        let Some(limit) = &self.limit else {
+            // There a user without a quota needs the right for any job.
+            return if self.needs_right() { "no limit, with raise_priority" } else { "no limit" }.to_owned();
+        };
         if !limit.is_own() {
             return "no limit of its own".to_owned();
         }
@@ -219,9 +222,13 @@ impl QuotaView {
         format!("{state} ({window}{then})")
     }
 
+    fn needs_right(&self) -> bool {
+        ["production", "monitoring"].contains(&self.band.as_str())
+    }
+
     /// What holds once the window has closed.
     fn after_text(&self, limit: &LimitView) -> String {
-        let needs_right = ["production", "monitoring"].contains(&self.band.as_str());
+        let needs_right = self.needs_right();
         let left = if needs_right { "nothing new without raise_priority" } else { "no limit" };
         if limit.parent.is_empty() || needs_right {
             return format!("; then {left}");

@@ -9,7 +9,7 @@ use super::bulk::{ChosenJobs, FitJobs};
 use super::owned::{PartChange, owned_warn};
 use super::run::over_hinted;
 use crate::args::{Global, PurgeArguments};
-use crate::command::bulk::{BulkChange, BulkHarm, BulkOutcome, confirm_all};
+use crate::command::bulk::{BulkChange, BulkHarm, BulkOutcome, ChosenBy, confirm_all};
 use crate::command::confirm::{Intent, Unattended, confirm};
 
 use crate::command::list::NoRows;
@@ -66,19 +66,29 @@ pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printe
         let what = format!("forget {jobs} of {} with {whose} history and output", client.user());
         confirm(global, client, Intent::forget(&what), printer)?;
     }
-    let mut views = Vec::with_capacity(names.len());
-    for job in names {
-        match purged(client, &job).await {
-            Ok(view) => views.push(view),
-            // Another request was first, or the name has a new job by now.
-            Err(ClientError::Refused(refusal))
-                if matches!(refusal.code, tonic::Code::NotFound | tonic::Code::FailedPrecondition) =>
-            {
-                printer.remark(&format!("{job} stays: {refusal}"));
-            }
-            Err(error) => return Err(error.into()),
+    let names: Vec<JobRef> = names.into_iter().collect();
+    let by = ChosenBy::Names(Unattended::Refuse);
+    let change = BulkChange {
+        what: "forget every ended job",
+        noun: "job",
+        done: "forgotten",
+        by,
+        harm: BulkHarm::Ends,
+    };
+    let mut outcome = BulkOutcome::new(change, names.len());
+    let purge = async |job: &JobRef| match purged(client, job).await {
+        // Another request was first, or the name has a new job by now.
+        Err(ClientError::Refused(refusal))
+            if matches!(refusal.code, tonic::Code::NotFound | tonic::Code::FailedPrecondition) =>
+        {
+            printer.remark(&format!("{job} stays: {refusal}"));
+            Ok(None)
         }
-    }
+        done => Ok(Some(done?)),
+    };
+    let views = outcome.each(&names, ToString::to_string, purge, printer).await;
+    outcome.done()?;
+    let views: Vec<PurgedView> = views.into_iter().flatten().collect();
     let (user, cell) = (Some(client.user()), client.cell());
     let none = NoRows { rows: "ended jobs", user, cell, chosen: false, others: &[] };
     printer.list(&views, &none.text())?;

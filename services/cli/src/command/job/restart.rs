@@ -14,7 +14,7 @@ use crate::args::{Global, RestartArguments, RestartFrom};
 use crate::command::attempts::TaskAttempts;
 use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure, RUN_AGAIN};
-use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, word};
+use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, tally, word};
 
 pub(super) async fn restart(
     global: &Global,
@@ -177,7 +177,13 @@ impl Rolling<'_> {
             self.at = Some(RestartedTask::of(index, &watched.known));
             let task = TaskRef { job: self.job.clone(), index };
             let before = inside.healthy(self.client).await?;
-            let ended = self.client.task_restart(&task).await?;
+            let ended = self.client.task_restart(&task).await.map_err(Failure::from);
+            let rest = wanted.len().saturating_sub(place).saturating_sub(1);
+            if rest > 0 && ended.as_ref().is_err_and(|failure| failure.dry_run().is_some()) {
+                let further = tally(rest, "further task");
+                waiting.step(&format!("{}: {further} would follow, one after the other", self.job));
+            }
+            let ended = ended?;
             waiting.step(&format!("{task}: restarting ({} of {})", place + 1, wanted.len()));
             let goal = Goal::Again(NextAttempt { index, after: ended.incarnation });
             let timeout = self.arguments.timeout;

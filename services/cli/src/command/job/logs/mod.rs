@@ -24,6 +24,7 @@ use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
 use crate::command::task::nothing_text;
+use crate::command::unknown::job_missing;
 use crate::exit::{Code, Failure, absence_text};
 use crate::output::{LogStyle, Printer, end_when_stuck, tally};
 
@@ -47,7 +48,10 @@ pub(super) async fn logs(
     }
     let mut each = Vec::with_capacity(jobs.len());
     for job in jobs {
-        let (mut all, known, cursor) = all_logs(client, &arguments, job, printer).await?;
+        let (mut all, known, cursor) = match all_logs(client, &arguments, job.clone(), printer).await {
+            Ok(found) => found,
+            Err(failure) => return Err(job_missing(client, &job, failure).await),
+        };
         all.says_absence = each.is_empty();
         each.push((all, known, cursor));
     }
