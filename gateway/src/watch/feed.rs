@@ -120,7 +120,7 @@ async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
     match cell.mirror.resume(after) {
         Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
         Resume::Part { backlog } => Ok((backlog, None)),
-        Resume::TooOld => Ok((entries_stored(cell, after).await?, None)),
+        Resume::TooOld => Ok((entries_shown(cell, after).await?, None)),
         Resume::Ahead => {
             // A later epoch of the store: one that this gateway has yet to see, or a position of another store. The
             // store refuses the latter.
@@ -129,15 +129,8 @@ async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
             } else {
                 entries_stored(cell, after).await?;
             }
-            let waited = tokio::time::timeout(AHEAD_WAIT, cell.mirror.wait_for(after)).await;
-            match waited {
-                Ok(Ok(())) => Ok((Vec::new(), None)),
-                Ok(Err(error)) => Err(status_from_store(&error)),
-                Err(_) => Err(status_unavailable(
-                    "BEHIND",
-                    "this gateway has not seen that position yet; try again",
-                )),
-            }
+            mirror_reaches(cell, after).await?;
+            Ok((Vec::new(), None))
         }
         Resume::ForeignEpoch { current } => {
             let message = format!("{after} belongs to another epoch of the store than {current}; list again");
@@ -159,6 +152,29 @@ async fn position_check(cell: &CellContext, after: Cursor) -> Result<(), Status>
     let message =
         format!("{after} is ahead of the store, so it belongs to another history of it; list again");
     Err(status_with(tonic::Code::OutOfRange, "CURSOR_FOREIGN", message, Default::default()))
+}
+
+/// Waits until the mirror has the position.
+async fn mirror_reaches(cell: &CellContext, position: Cursor) -> Result<(), Status> {
+    match tokio::time::timeout(AHEAD_WAIT, cell.mirror.wait_for(position)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(status_from_store(&error)),
+        Err(_) => Err(status_unavailable("BEHIND", "this gateway has not seen that position yet; try again")),
+    }
+}
+
+/// The next entries of the store that the mirror has as well. The store may be ahead of it, and what an entry is about
+/// is looked up in the mirror: it would seem to be forgotten.
+pub(super) async fn entries_shown(
+    cell: &CellContext,
+    after: Cursor,
+) -> Result<Vec<(Cursor, Arc<JournalEntry>)>, Status> {
+    let entries = entries_stored(cell, after).await?;
+    if let Some((first, _)) = entries.first() {
+        mirror_reaches(cell, *first).await?;
+    }
+    let shown = cell.mirror.cursor();
+    Ok(entries.into_iter().take_while(|(cursor, _)| *cursor <= shown).collect())
 }
 
 async fn entries_stored(

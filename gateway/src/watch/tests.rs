@@ -16,6 +16,7 @@ use borough_testkit::{job_spec, name};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
 
+use super::feed::entries_shown;
 use super::*;
 use crate::cell::tests::{TestGateway, context, operator_asks, submission};
 use crate::cell::{CellContext, EventSubject};
@@ -115,6 +116,32 @@ async fn a_slow_watcher_of_one_job_misses_nothing() {
         let Some(Ok(FeedItem::Entry(_, entry))) = stream.next().await else { panic!("it ends at {next}") };
         assert_eq!(job_of(&entry), Some(("web".to_owned(), next)));
         next += 1;
+    }
+}
+
+/// A reader far behind reads the store, which may be ahead of the mirror. What an entry is about is looked up in the
+/// mirror, so an entry that it lacks would be taken for one of something forgotten.
+#[tokio::test(start_paused = true)]
+async fn what_is_read_of_the_store_is_in_the_mirror_as_well() {
+    let gateway = TestGateway::new().await;
+    let cell = Arc::clone(gateway.cells.get("alpha").unwrap());
+    settled().await;
+    let mut after = cell.mirror.cursor();
+    for index in 0..20 {
+        let delta = withdrawn("web", index);
+        // Nobody waits until the mirror shows it.
+        gateway
+            .write(async |_, changes| {
+                changes.push(delta.clone());
+                Ok(())
+            })
+            .await;
+        let entries = entries_shown(&cell, after).await.unwrap();
+        let shown = cell.mirror.cursor();
+        assert!(entries.iter().all(|(cursor, _)| *cursor <= shown), "the mirror is at {shown}");
+        let (last, entry) = entries.last().unwrap();
+        assert_eq!(job_of(entry), Some(("web".to_owned(), index)));
+        after = *last;
     }
 }
 

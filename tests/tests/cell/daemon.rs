@@ -184,3 +184,30 @@ async fn a_daemon_waits_for_room_on_its_node_and_delays_no_other_node() {
     cell.borough(&["job", "stop", "logs"]).await.ended(0);
     cell.finish().await;
 }
+
+/// A task that pauses after failures of the version before is no task without room: the next version is tried on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_bad_version_after_a_bad_version_fails_as_well() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let run = async |command: &str, on_failure: &str| {
+        let text = DAEMON.replace("sleep, '600'", command);
+        let text = text.replace("update: {", &format!("update: {{on_failure: {on_failure}, "));
+        let file = cell.file("logs.yaml", &(text + "restart: {backoff: 2s}\n"));
+        cell.borough(&["job", "run", &file, "--timeout", "60s"]).await
+    };
+    run("sleep, '600'", "stop").await.ended(0);
+    for version in ["exit 2", "exit 3"] {
+        let ran = run(&format!("sh, -c, '{version}'"), "stop").await.ended(1);
+        ran.warns("failed");
+        let status = cell.borough(&["rollout", "status", "logs"]).await.ended(0);
+        status.prints(": failed").prints("rolled out  before: 1");
+    }
+    // This one goes back by itself.
+    run("sh, -c, 'exit 4'", "revert").await.ended(1);
+    until("the first version serves again", || async {
+        let tasks = cell.tasks("logs").await;
+        tasks.iter().all(is_healthy).then_some(())
+    })
+    .await;
+    cell.finish().await;
+}

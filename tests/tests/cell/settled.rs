@@ -91,7 +91,7 @@ async fn a_scale_after_a_failed_release_brings_the_count_alone() {
         .ended(0)
         .prints("6/6 healthy in 2 cells");
     let status = home.borough(&["federation", "job", "status", "back"]).await.ended(0);
-    assert!(!status.stdout.contains("failed"), "{}", status.stdout);
+    assert!(!status.stdout.contains("version 1 failed"), "{}", status.stdout);
     run("back", "sleep 600", "revert").await.ended(0).prints("version 3");
 
     // Tasks of a version that stays although it has failed are none that the owner has.
@@ -110,8 +110,12 @@ async fn a_scale_after_a_failed_release_brings_the_count_alone() {
 async fn a_drain_empties_a_cell_of_several_jobs() {
     let home = joined().await;
     for name in ["one", "two", "three"] {
-        let file =
-            home.file(&format!("{name}.yaml"), &job(name, "sleep 600").replace("count: 2", "count: 4"));
+        let file = home.file(
+            &format!("{name}.yaml"),
+            &job(name, "sleep 600")
+                .replace("count: 2", "count: 4")
+                .replace("progress_deadline: 5s", "progress_deadline: 60s"),
+        );
         home.borough(&["federation", "job", "run", &file]).await.ended(0).prints("4/4 healthy in 2 cells");
     }
     home.borough(&["cell", "drain", "beta", "--timeout", "90s"]).await.ended(0);

@@ -40,8 +40,10 @@ const LEFT: Duration = Duration::from_secs(10);
 const VERSIONS_JOBS_MAX: usize = 64;
 /// Tasks that are looked at under one lock of the mirror.
 const TASKS_AT_ONCE: usize = 1_000;
-/// How long a job rests of which too few versions could go: its tasks still use the others, or it changes all the time.
+/// How long a job rests of which too few versions could go: its tasks still use the others.
 const VERSIONS_LEFT: Duration = Duration::from_secs(60);
+/// How long one rests that has changed between the look and the commit.
+const VERSIONS_CHANGED: Duration = Duration::from_secs(2);
 /// How long a pass waits until the mirror shows what it has removed.
 const ECHO_WAIT: Duration = Duration::from_secs(5);
 /// Behind by more than this, a collector begins anywhere in the time that is due. Others begin elsewhere.
@@ -132,12 +134,12 @@ impl GarbageCollector {
         });
         let mut forgotten = 0_usize;
         for job in jobs {
-            let of_job = match self.versions_due(job) {
-                Some(due) => self.versions_forget(&due).await?,
-                None => 0,
+            let (of_job, rest) = match self.versions_due(job) {
+                Some(due) => (self.versions_forget(&due).await?, VERSIONS_CHANGED),
+                None => (0, VERSIONS_LEFT),
             };
             if of_job == 0 {
-                left.insert(job, self.clock.monotonic().saturating_add(VERSIONS_LEFT));
+                left.insert(job, self.clock.monotonic().saturating_add(rest));
             }
             forgotten = forgotten.saturating_add(of_job);
         }

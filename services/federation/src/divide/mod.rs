@@ -343,10 +343,12 @@ impl Division<'_> {
                 }
                 let Some(job) = self.led.jobs.get(&id) else { return Ok(()) };
                 let change = self.led.divided(job, &self.cells, &rooms, now_ms);
-                let is_deducted = self.led.is_room_deducted(job, rooms.asked_ms);
+                // Also after a cell that could not be asked.
+                let is_passing = self.led.is_room_deducted(job, rooms.asked_ms)
+                    || rooms.by_cell.values().any(Option::is_none);
                 self.record(vec![(id, change)]).await?;
                 let now = self.now();
-                if let Some(job) = self.led.jobs.get_mut(&id).filter(|_| is_deducted)
+                if let Some(job) = self.led.jobs.get_mut(&id).filter(|_| is_passing)
                     && job.is_short(&self.cells)
                 {
                     job.retry_at = now.saturating_add(RETRY_SOON);
