@@ -281,11 +281,11 @@ fn reasons_that_lie_in_no_node_are_reported() {
     expect!["backs off until 1970-01-01T00:33:20Z after 3 failures in a row"]
         .assert_eq(&explanation(&stored, 2, 0));
     stored.job_change(JobId(2), |row| row.state = JobState::Ended { outcome: JobOutcome::Failed });
-    expect!["never starts: job first had to succeed, and has ended otherwise"]
+    expect!["never starts: job first had to succeed, and has ended otherwise; run this job again once first has succeeded"]
         .assert_eq(&explanation(&stored, 1, 0));
     expect!["its job has failed"].assert_eq(&explanation(&stored, 2, 0));
     stored.job_change(JobId(1), |row| row.state = JobState::Ended { outcome: JobOutcome::DependencyFailed });
-    expect!["never starts: job first had to succeed, and has ended otherwise"]
+    expect!["never starts: job first had to succeed, and has ended otherwise; run this job again once first has succeeded"]
         .assert_eq(&explanation(&stored, 1, 0));
     let of_whole_job = explain_job(&stored.snapshot(0), JobId(2), stored.now_ms);
     assert_eq!(of_whole_job.len(), 1, "a job that is over says so");
