@@ -131,6 +131,8 @@ class Caller:
                 raise ClosedError from None
             except StatusError as failed:
                 await duplex.cancel()
+                # The gateway may answer to the end of the client's messages before it hears that the call has ended.
+                self.check_open()
                 if not failed.status.unsent:
                     raise failed_once(self.config, method, failed.status) from None
                 await self._failed(tries, number, failed.status, end, late=False)
