@@ -160,7 +160,8 @@ impl TypedOptions {
     /// An error in which each command to run has the options. One that it speaks of, such as the verb that has no such
     /// option, stays as it is.
     pub(crate) fn completed_error(&self, text: &str) -> String {
-        let begins = |before: &str| BEGINS.iter().any(|begin| before.ends_with(begin));
+        let begins =
+            |before: &str| BEGINS.iter().chain(&[", or ", "see "]).any(|begin| before.ends_with(begin));
         self.completed_where(text, |before| begins(before) && !is_of_another(before))
     }
 

@@ -403,7 +403,8 @@ impl TaskOutput {
 
     /// Before when it does not start again.
     fn next_start_text(&self) -> String {
-        let waits = self.state == "pending" && self.not_before_ms > 0;
+        // Without failures its pause was taken away.
+        let waits = self.state == "pending" && self.failures > 0 && self.not_before_ms > 0;
         if waits { format!("not before {}", time(self.not_before_ms)) } else { String::new() }
     }
 }

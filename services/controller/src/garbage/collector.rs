@@ -119,13 +119,13 @@ impl GarbageCollector {
         let now = self.clock.monotonic();
         memory.left.retain(|_, until| *until > now);
         memory.versions_left.retain(|_, until| *until > now);
-        let versions = self.versions_pass(memory).await?;
         let (jobs, requests) = tokio::try_join!(self.jobs_pass(&meta, memory), self.requests_pass())?;
+        let versions = self.versions_pass(memory).await;
         Ok(jobs.saturating_add(requests).saturating_add(versions))
     }
 
     /// Forgets old versions of specs. Returns how many.
-    async fn versions_pass(&self, memory: &mut PassMemory) -> StoreResult<usize> {
+    async fn versions_pass(&self, memory: &mut PassMemory) -> usize {
         let left = &mut memory.versions_left;
         let rests = |job: &JobId| left.contains_key(job);
         let jobs: Vec<JobId> = self.mirror.read(|state| {
@@ -135,7 +135,15 @@ impl GarbageCollector {
         let mut forgotten = 0_usize;
         for job in jobs {
             let (of_job, rest) = match self.versions_due(job) {
-                Some(due) => (self.versions_forget(&due).await?, VERSIONS_CHANGED),
+                Some(due) => match self.versions_forget(&due).await {
+                    Ok(of_job) => (of_job, VERSIONS_CHANGED),
+                    // Nothing else waits for that.
+                    Err(error) => {
+                        let error = error_chain(&error);
+                        tracing::warn!(cell = %self.space, %job, %error, "cannot forget old versions");
+                        (0, VERSIONS_LEFT)
+                    }
+                },
                 None => (0, VERSIONS_LEFT),
             };
             if of_job == 0 {
@@ -144,7 +152,7 @@ impl GarbageCollector {
             forgotten = forgotten.saturating_add(of_job);
         }
         self.metrics.removed(&self.space.to_string(), "versions", forgotten);
-        Ok(forgotten)
+        forgotten
     }
 
     /// What may go of a job's versions; `None`: nothing, or too little. The rows of its tasks are read behind its own

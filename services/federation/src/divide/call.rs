@@ -161,8 +161,9 @@ impl CellCaller {
         let PartNotice { job, part, spec } = told;
         let target = JobRef::new(job.user().as_str(), job.name().as_str());
         let mut found = found;
-        if found.is_none() && part.count > 0 {
-            // A job of the cell's own has no label, and is not listed.
+        let may_be_there = part.count > 0 || (part.admitted.is_some() && !part.is_arrived());
+        if found.is_none() && may_be_there {
+            // A job of the cell's own has no label, and is not listed. Nor is a part that has lost its labels.
             found = match self.client().job_get(&target).await {
                 Ok(answer) => answer.job.filter(|job| !is_over(job)),
                 Err(error) if error.code() == Some(Code::NotFound) => None,

@@ -24,6 +24,8 @@ use super::words::{reasons_grouped, wait_words};
 const SEEN_AGAIN_MS: i64 = 30_000;
 /// Tasks without a cell are divided again after so long.
 pub(super) const RETRY: Duration = Duration::from_secs(15);
+/// How often at most, until nothing is short.
+pub(super) const RETRIES_SOON_MAX: u32 = 10;
 /// After so long, if they may only lack what was promised to others: a cell is asked for no more than a job wants.
 pub(super) const RETRY_SOON: Duration = Duration::from_secs(2);
 /// Steps of a release that are taken together: more than a release has stages.
@@ -39,6 +41,8 @@ pub(super) struct LedJob {
     pub(super) is_asked: bool,
     /// Not before then, by the monotonic clock, is it divided again for tasks without a cell.
     pub(super) retry_at: Duration,
+    /// How often it was divided again soon.
+    pub(super) retries_soon: u32,
     /// Versions that are assigned to parts, and the newest, with the revision of the row that it is from.
     versions: BTreeMap<u64, Arc<FederatedJob>>,
     newest_of: u64,
@@ -241,6 +245,7 @@ impl LedJob {
             status: FederatedStatus::default(),
             is_asked: false,
             retry_at: Duration::ZERO,
+            retries_soon: 0,
             versions: [(row.version, Arc::new(row.spec.clone()))].into(),
             newest_of: row.revision,
         }
@@ -249,7 +254,7 @@ impl LedJob {
     pub(super) fn row_set(&mut self, row: &Arc<FederatedJobRow>) {
         self.row = Arc::clone(row);
         if self.newest_of != row.revision {
-            self.newest_of = row.revision;
+            (self.newest_of, self.retries_soon) = (row.revision, 0);
             self.versions.insert(row.version, Arc::new(row.spec.clone()));
         }
     }

@@ -33,7 +33,7 @@ use tokio::sync::watch;
 use self::call::{CellCaller, Visited};
 use self::cells::MemberCells;
 use self::failover::RecordedHolds;
-use self::led::{CellRooms, LedJob, LedJobs, Promised, RETRY, RETRY_SOON, RoomAsk, Rooms};
+use self::led::{CellRooms, LedJob, LedJobs, Promised, RETRIES_SOON_MAX, RETRY, RETRY_SOON, RoomAsk, Rooms};
 use self::question::Questions;
 use crate::lead::Federation;
 use crate::look::MemberGateways;
@@ -348,9 +348,11 @@ impl Division<'_> {
                     || rooms.by_cell.values().any(Option::is_none);
                 self.record(vec![(id, change)]).await?;
                 let now = self.now();
-                if let Some(job) = self.led.jobs.get_mut(&id).filter(|_| is_passing)
-                    && job.is_short(&self.cells)
-                {
+                let Some(job) = self.led.jobs.get_mut(&id) else { return Ok(()) };
+                if !job.is_short(&self.cells) {
+                    job.retries_soon = 0;
+                } else if is_passing && job.retries_soon < RETRIES_SOON_MAX {
+                    job.retries_soon = job.retries_soon.saturating_add(1);
                     job.retry_at = now.saturating_add(RETRY_SOON);
                 }
                 Ok(())

@@ -143,7 +143,9 @@ impl MirrorState {
     fn facts_at(&self, job: JobId, node: Option<&Arc<NodeRow>>, at: Cursor) -> EndpointFacts {
         let row = self.jobs().get(&job);
         let version = row.map(|row| self.facts.version_at(job, at).unwrap_or(row.spec_version));
+        // Old versions of a job that is labelled all the time may be gone: then the labels in force are the nearest.
         let spec = version.and_then(|version| self.stored_spec(job, version));
+        let spec = spec.or_else(|| self.stored_spec_of(row?));
         let draining = node.is_some_and(|node| self.facts.draining_at(node, at));
         EndpointFacts { spec, draining }
     }

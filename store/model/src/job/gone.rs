@@ -40,6 +40,8 @@ impl GoneVersions {
     ///
     /// It holds as long as the row is the same: until then tasks only come to versions that the row needs.
     pub fn decide(row: &JobRow, known: &BTreeSet<u32>, used: &BTreeSet<u32>) -> Option<Self> {
+        // Without a record of its changes the row cannot say what is gone.
+        row.changes.as_ref()?;
         if known.len() <= VERSIONS_KEPT_MAX {
             return None;
         }
@@ -78,6 +80,7 @@ mod tests {
         let (user, name) = (Name::new("ada").unwrap(), Name::new("web").unwrap());
         let spec = JobSpec::defaults(user, name, JobKind::Service, vec!["true".to_owned()]);
         let mut row = JobRow { spec_version: version, ..job_new(JobId(1), &spec, RequestId(1), 0) };
+        row.change_record(None, "user/ada");
         if let [stable, held, base, reverts] = *rolling {
             let rollout = Rollout::begin(&row, 0, "user/ada", 0);
             let (stable, held) = (vec![stable], vec![held]);

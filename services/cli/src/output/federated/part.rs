@@ -117,12 +117,14 @@ impl FederatedPartView {
         self.running.saturating_sub(self.count)
     }
 
-    /// Whether it has as many tasks as it should have, of whichever version. A rollout may run more meanwhile.
+    /// Whether it has as many tasks as it should have, of whichever version. A rollout may run more, also one
+    /// that has failed.
     pub(super) fn has_count(&self) -> bool {
         if self.is_to_end() {
             return self.has_ended_its_tasks();
         }
-        let has_no_more = self.rollout == "rolling" || self.running <= self.count;
+        let surges = matches!(self.rollout.as_str(), "rolling" | "failed");
+        let has_no_more = surges || self.running <= self.count;
         let is_told = self.arrived && self.target == self.count;
         is_told && (self.finished || (self.ready() >= self.count && has_no_more))
     }

@@ -77,9 +77,15 @@ impl AdmittedJob {
         (&self.id, self.changed_revision) == (&before.id, before.changed_revision)
     }
 
-    /// Whether the cell's own rollout, which has taken back the version `reverts`, has taken back this one.
+    /// Whether the cell's own rollout, which has taken back the version `reverts`, has taken back this one. Without a
+    /// record any that it has taken back may be this one.
     pub fn is_taken_back(&self, found: &Self, reverts: u32) -> bool {
-        reverts > 0 && self.id == found.id && self.version == reverts
+        reverts > 0 && self.id == found.id && (self.version == reverts || self.version == 0)
+    }
+
+    /// Whether the cell still has this version, whatever its count is.
+    pub fn is_version_of(&self, found: &Self) -> bool {
+        self.id == found.id && self.version > 0 && self.version == found.version
     }
 }
 
@@ -258,11 +264,13 @@ pub fn part_step(job: FederatedJobId, part: &FederatedPart, found: Option<&Found
     let admitted = part.admitted.as_ref().filter(|_| found.owner == Some(job));
     let is_unchanged = admitted.is_some_and(|admitted| found.job.is_unchanged(admitted));
     let is_taken_back = admitted.is_some_and(|admitted| admitted.is_taken_back(&found.job, found.reverts));
-    if part.is_arrived() && (is_unchanged || is_taken_back) && found.count == part.count {
+    // It has failed there. The count may have been brought, without an answer that says so.
+    let has_failed = is_taken_back
+        || (found.has_failed && admitted.is_some_and(|admitted| admitted.is_version_of(&found.job)));
+    if part.is_arrived() && (is_unchanged || has_failed) && found.count == part.count {
         return PartStep::Rest;
     }
     let expected = found.clone();
-    let has_failed = is_taken_back || (is_unchanged && found.has_failed);
     let is_lost = has_failed && part.admitted_version == part.version;
     if is_lost { PartStep::Scale { expected } } else { PartStep::Submit { expected: Some(expected) } }
 }

@@ -81,8 +81,12 @@ fn the_count_of_a_version_that_failed_is_brought_without_the_version() {
     assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Rest);
     assert_eq!(part_step(JOB, &promised, Some(&back(9))), PartStep::Scale { expected: back(9) });
     assert_eq!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Rest);
+    // The count was brought before, and the answer was lost.
+    assert_eq!(part_step(JOB, &promised, Some(&stopped(4))), PartStep::Rest);
     // Somebody has changed it in the cell, and that has failed.
-    assert!(matches!(part_step(JOB, &promised, Some(&stopped(4))), PartStep::Submit { .. }));
+    let mut other = stopped(4);
+    other.job.version = 5;
+    assert!(matches!(part_step(JOB, &promised, Some(&other)), PartStep::Submit { .. }));
     promised.promise(5, 5, 1, 6);
     assert_eq!(part_step(JOB, &promised, Some(&back(3))), PartStep::Scale { expected: back(3) });
     assert_eq!(part_step(JOB, &promised, Some(&stopped(3))), PartStep::Scale { expected: stopped(3) });
