@@ -167,6 +167,7 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     strangers_warn(&client, &job, printer).await;
     let (target, file) = (reference(&job), job.to_file().to_string());
     let revision = run.check_revision.map_or(0, u64::from);
+    let before = client.federated_get(&target).await.ok().and_then(|answer| answer.job?.release);
     let answer = client.federated_run(&target, file, revision).await;
     let answer = answer.map_err(|error| explained(&client, error))?;
     let now = answer.job.unwrap_or_default();
@@ -179,8 +180,7 @@ async fn submit(global: &Global, run: FederatedRun, printer: &Printer) -> Result
     } else {
         format!("{target}: no change (revision {})", now.revision)
     });
-    // The answer is of before the federation has come to it.
-    let paused = now.release.as_ref().filter(|release| release.paused && release.version < now.version);
+    let paused = before.filter(|release| release.paused && release.version < now.version);
     if let Some(paused) = paused {
         printer.remark(&format!(
             "note: the release of version {} was paused; that of version {} takes its place and is not",
