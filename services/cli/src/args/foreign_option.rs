@@ -64,7 +64,7 @@ impl<'w> ForeignOption<'w> {
 /// `command` with those of the options that its verb has under the same name.
 pub(super) fn carried(command: &str, options: &[ForeignOption<'_>]) -> String {
     let root = Arguments::screens();
-    let Some(verb) = verb_of(&root, command) else { return command.to_owned() };
+    let verb = verb_of(&root, command);
     let mut line = command.to_owned();
     for ForeignOption { name, value } in options.iter().filter(|option| !OF_VERB.contains(&option.name)) {
         let Some(own) = verb.get_arguments().find(|own| is_called(own, name)) else { continue };
@@ -81,18 +81,15 @@ pub(super) fn carried(command: &str, options: &[ForeignOption<'_>]) -> String {
 }
 
 /// The verb with which a command begins.
-fn verb_of<'c>(root: &'c Command, command: &str) -> Option<&'c Command> {
-    let mut words = command.split(' ');
-    words
-        .try_fold(root, |verb, word| verb.find_subcommand(word).ok_or(verb))
-        .map_or_else(|verb| Some(verb).filter(|verb| verb.get_name() != root.get_name()), Some)
+fn verb_of<'c>(root: &'c Command, command: &str) -> &'c Command {
+    command.split(' ').fold(root, |verb, word| verb.find_subcommand(word).unwrap_or(verb))
 }
 
-fn is_called(option: &Arg, name: &str) -> bool {
-    let long = name.strip_prefix("--").is_some_and(|name| option.get_long() == Some(name));
-    long || name
-        .strip_prefix('-')
-        .is_some_and(|name| option.get_short().is_some_and(|own| name == own.to_string()))
+/// Whether an option has this name, such as `--tail` or `-f`.
+pub(super) fn is_called(option: &Arg, name: &str) -> bool {
+    let long = option.get_long().map(|long| format!("--{long}"));
+    let short = option.get_short().map(|short| format!("-{short}"));
+    [long.as_deref(), short.as_deref()].contains(&Some(name))
 }
 
 /// The same line with the option that this program has for `option`, which `verb` lacks.
@@ -113,15 +110,15 @@ pub(super) fn renamed(verb: &str, option: &str, line: &[OsString]) -> Option<Str
 /// `wrong`: the option or the value of which the parser speaks.
 pub(super) fn single_dash(verb: &str, wrong: &str, line: &[OsString]) -> Option<String> {
     let root = Arguments::screens();
-    let of = verb_of(&root, verb.strip_prefix("borough ")?)?;
+    let of = verb_of(&root, verb.strip_prefix("borough ")?);
     let wrong = wrong.trim_start_matches('-');
     let words = line.iter().filter_map(|word| word.to_str());
-    let typed = words.filter_map(|word| {
+    let mut typed = words.filter_map(|word| {
         let name = word.strip_prefix('-')?.split('=').next()?;
         let is_word = name.len() > 2 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
         (is_word && !name.starts_with('-') && word.contains(wrong)).then_some(name)
     });
-    let name = typed.into_iter().next()?;
+    let name = typed.next()?;
     let has = of.get_arguments().any(|own| own.get_long() == Some(name));
     let meant = if has { format!(", did you mean --{name}?") } else { String::new() };
     Some(format!("{verb} has no option -{name}{meant}"))

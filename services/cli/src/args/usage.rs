@@ -13,6 +13,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Arguments;
+use super::foreign_option::is_called;
 use super::target::TargetError;
 use crate::exit::{Code, Failure};
 
@@ -201,12 +202,8 @@ impl UsageError<'_> {
         let root = Arguments::screens();
         let verbs = self.verb.split(' ').skip(1);
         let verb = verbs.clone().try_fold(&root, |command, word| command.find_subcommand(word))?;
-        let is_it = |argument: &&clap::Arg| {
-            let long = argument.get_long().map(|long| format!("--{long}"));
-            let short = argument.get_short().map(|short| format!("-{short}"));
-            [long, short].contains(&Some(option.clone()))
-        };
-        let takes_value = verb.get_arguments().find(is_it)?.get_action().takes_values();
+        let mut options = verb.get_arguments();
+        let takes_value = options.find(|own| is_called(own, &option))?.get_action().takes_values();
         let mut words: Vec<String> =
             self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
         let last = verbs.last()?;

@@ -343,20 +343,28 @@ impl Division<'_> {
                 }
                 let Some(job) = self.led.jobs.get(&id) else { return Ok(()) };
                 let change = self.led.divided(job, &self.cells, &rooms, now_ms);
-                // Also after a cell that could not be asked.
-                let is_passing = self.led.is_room_deducted(job, rooms.asked_ms)
-                    || rooms.by_cell.values().any(Option::is_none);
                 self.record(vec![(id, change)]).await?;
-                let now = self.now();
-                let Some(job) = self.led.jobs.get_mut(&id) else { return Ok(()) };
-                if !job.is_short(&self.cells) {
-                    job.retries_soon = 0;
-                } else if is_passing && job.retries_soon < RETRIES_SOON_MAX {
-                    job.retries_soon = job.retries_soon.saturating_add(1);
-                    job.retry_at = now.saturating_add(RETRY_SOON);
-                }
+                self.retry_soon(id, &rooms);
                 Ok(())
             }
+        }
+    }
+
+    /// Has a job divided again soon if its tasks may only lack what was promised to others, or the answer of a cell.
+    fn retry_soon(&mut self, id: FederatedJobId, rooms: &Rooms) {
+        let now = self.now();
+        let Some(job) = self.led.jobs.get(&id) else { return };
+        let is_short = job.is_short(&self.cells);
+        let is_passing = is_short
+            && job.retries_soon < RETRIES_SOON_MAX
+            && (rooms.by_cell.values().any(Option::is_none)
+                || self.led.is_room_deducted(job, rooms.asked_ms));
+        let Some(job) = self.led.jobs.get_mut(&id) else { return };
+        if !is_short {
+            job.retries_soon = 0;
+        } else if is_passing {
+            job.retries_soon = job.retries_soon.saturating_add(1);
+            job.retry_at = now.saturating_add(RETRY_SOON);
         }
     }
 

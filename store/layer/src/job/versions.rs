@@ -28,14 +28,13 @@ pub async fn job_versions_forget(
     let Some(row) = before.with_gone(gone.clone()).filter(|_| before.revision == revision) else {
         return Ok(0);
     };
-    let mut forgotten = 0_usize;
-    for &version in known.iter().filter(|version| gone.has(**version)) {
+    let forgotten = gone.among(known.iter().copied());
+    for &version in &forgotten {
         keys::clear(tx, changes.space(), &JobSpecKey { job, version })?;
-        forgotten = forgotten.saturating_add(1);
     }
     // A worker that was paused may hold placements of a version that is gone.
     keys::touch(tx, changes.space(), &JobGateKey { job })?;
     keys::write(tx, changes.space(), &JobRowKey { job }, &row)?;
     changes.push(Delta::Job { row: row.into(), spec: None });
-    Ok(forgotten)
+    Ok(forgotten.len())
 }

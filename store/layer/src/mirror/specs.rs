@@ -95,17 +95,15 @@ impl MirrorSpecs {
     pub(super) fn forget_gone(&mut self, row: &JobRow) {
         let Some(gone) = row.gone_versions() else { return };
         let job = row.id;
-        let versions = self.versions_of(job).take_while(|version| *version < gone.below);
-        let versions: Vec<u32> = versions.filter(|version| gone.has(*version)).collect();
-        if versions.is_empty() {
-            return;
-        }
-        for version in versions {
-            if let Some(bytes) = self.versions.remove(&(job, version)) {
+        let versions = gone.among(self.versions_of(job).take_while(|version| *version < gone.below));
+        for version in &versions {
+            if let Some(bytes) = self.versions.remove(&(job, *version)) {
                 self.unused(&bytes);
             }
         }
-        self.many_follow(job);
+        if !versions.is_empty() {
+            self.many_follow(job);
+        }
     }
 
     /// Returns true if it has the version.

@@ -36,6 +36,11 @@ impl GoneVersions {
         version < self.below && self.kept.binary_search(&version).is_err()
     }
 
+    /// Those of `versions` that are gone.
+    pub fn among(&self, versions: impl Iterator<Item = u32>) -> Vec<u32> {
+        versions.filter(|version| self.has(*version)).collect()
+    }
+
     /// What may go of the versions `known`, of which tasks use `used`. `None`: too little for a change of the row.
     ///
     /// It holds as long as the row is the same: until then tasks only come to versions that the row needs.

@@ -87,12 +87,13 @@ pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printe
         done => Ok(Some(done?)),
     };
     let views = outcome.each(&names, ToString::to_string, purge, printer).await;
-    outcome.done()?;
-    let views: Vec<PurgedView> = views.into_iter().flatten().collect();
-    let (user, cell) = (Some(client.user()), client.cell());
-    let none = NoRows { rows: "ended jobs", user, cell, chosen: false, others: &[] };
-    printer.list(&views, &none.text())?;
-    Ok(Code::Done)
+    let (views, ended): (Vec<PurgedView>, _) = (views.into_iter().flatten().collect(), outcome.done());
+    if !views.is_empty() || ended.is_ok() {
+        let (user, cell) = (Some(client.user()), client.cell());
+        let none = NoRows { rows: "ended jobs", user, cell, chosen: false, others: &[] };
+        printer.list(&views, &none.text())?;
+    }
+    ended
 }
 
 /// The states of jobs that are over.

@@ -135,7 +135,8 @@ pub(super) async fn submit(
     printer: &Printer,
 ) -> Result<Submitted, Unsubmitted> {
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
-    // A file without the labels of a federation takes them away, and the federation brings them back.
+    // A file without the labels of a federation takes them away, and the federation brings them back. The answer no
+    // longer has them.
     let before = client.job_get(&job).await.ok().and_then(|answer| answer.job);
     let submitted = client.job_submit_to(spec.clone(), expected.clone()).await;
     let answer = match submitted {

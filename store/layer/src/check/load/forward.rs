@@ -86,8 +86,9 @@ fn job_put(rows: &mut CellRows, row: Arc<JobRow>, spec: Option<Box<borough_model
     }
     if let Some(gone) = row.gone_versions() {
         let versions = rows.specs.range((row.id, 0)..(row.id, gone.below)).map(|((_, version), _)| *version);
-        let forgotten: Vec<u32> = versions.filter(|version| gone.has(*version)).collect();
-        forgotten.iter().for_each(|version| drop(rows.specs.remove(&(row.id, *version))));
+        for version in gone.among(versions) {
+            rows.specs.remove(&(row.id, version));
+        }
     }
     rows.jobs.insert(row.id, Arc::unwrap_or_clone(row));
 }

@@ -264,8 +264,8 @@ fn cells() -> impl Strategy<Value = Vec<Cell>> {
 }
 
 proptest! {
-    /// Cells that all take what they are told end with the count, and no more than it is healthy at any time without
-    /// being promised.
+    /// Cells that all take what is promised to them end with the count. At no time are more tasks healthy than were
+    /// promised.
     #[test]
     fn promises_add_up_whatever_the_cells_have_room_for(
         rounds in proptest::collection::vec((cells(), 0..12_u32), 1..8)
